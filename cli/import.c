@@ -1,8 +1,8 @@
 #include "cli/import.h"
 
-#include "cli/recording.h"
-#include "cli/results.h"
-#include "cli/solve.h"
+#include "cli/recording/recording.h"
+#include "cli/recording/solve.h"
+#include "cli/results/results.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/time.h"
@@ -44,6 +44,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+const struct argp_option *pp_import_options_known(void)
+{
+    return known;
 }
 
 int pp_import_options_parse(int argc, char **argv, pp_import_options *ret, pp_error *err)

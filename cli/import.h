@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 
+#include <argp.h>
 #include <stdbool.h>
 
 typedef struct pp_import_options {
@@ -14,6 +15,9 @@ typedef struct pp_import_options {
 
 /** From `import`'s arguments; prints help or a wrong usage and ends the process, as argp does. */
 int pp_import_options_parse(int argc, char **argv, pp_import_options *ret, pp_error *err);
+
+/** The table that is parsed by. */
+const struct argp_option *pp_import_options_known(void);
 
 /**
  * Solves the folder's batches and samples again and writes all in one transaction; migrates the

@@ -1,11 +1,18 @@
 /* precisionprobe: profiles a training on one machine, without a cluster. */
+#include "cli/complete.h"
+#include "cli/figures.h"
 #include "cli/import.h"
-#include "cli/options.h"
+#include "cli/kubectl/options.h"
+#include "cli/plugin.h"
 #include "cli/report.h"
-#include "cli/run.h"
+#include "cli/run/options.h"
+#include "cli/run/run.h"
+#include "cli/terminal/progress.h"
+#include "cli/top.h"
 #include "cli/trace.h"
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "common/wire.h"
 
 #include <argp.h>
@@ -49,8 +56,12 @@ static const char *find_hook(void)
     return told && *told ? told : find_beside(hooks, "/sitecustomize.py");
 }
 
-static int complain(const pp_error *err)
+/* Names of files and what servers say come from anybody. */
+static int complain(pp_error *err)
 {
+    pp_text_tame(err->field);
+    pp_text_tame(err->message);
+    pp_progress_clear();
     (void)fprintf(stderr, "precisionprobe: %s%s%s\n", err->field, *err->field ? " " : "",
                   err->message);
     return EXIT_FAILURE;
@@ -98,11 +109,22 @@ static int report(int argc, char **argv)
     pp_error err = {0};
     pp_report_options options;
     argv[0] = name;
-    int rc = pp_report_options_parse(argc, argv, &options, &err);
+    int rc = pp_report_options_parse(argc, argv, NULL, NULL, &options, &err);
     if (rc == 0)
         rc = pp_report(&options, find_beside(parquets, ""), &err);
     pp_report_options_done(&options);
     return rc < 0 ? complain(&err) : EXIT_SUCCESS;
+}
+
+static int figures(int argc, char **argv)
+{
+    static char name[] = "precisionprobe figures";
+    pp_error err = {0};
+    pp_figures_options options;
+    argv[0] = name;
+    if (pp_figures_options_parse(argc, argv, &options, &err) < 0 || pp_figures(&options, &err) < 0)
+        return complain(&err);
+    return EXIT_SUCCESS;
 }
 
 static int import(int argc, char **argv)
@@ -146,16 +168,17 @@ static error_t take_trace(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+static const struct argp_option trace_known[] = {
+    {"rank", KEY_RANK, "N", 0,
+     "Write that rank's steps only, and which rank it is: for what reads a file of each, as "
+     "Holistic Trace Analysis does",
+     0},
+    {0}};
+
 static int trace(int argc, char **argv)
 {
     static char name[] = "precisionprobe trace";
-    static const struct argp_option known[] = {
-        {"rank", KEY_RANK, "N", 0,
-         "Write that rank's steps only, and which rank it is: for what reads a file of each, as "
-         "Holistic Trace Analysis does",
-         0},
-        {0}};
-    static const struct argp argp = {known,
+    static const struct argp argp = {trace_known,
                                      take_trace,
                                      NULL,
                                      "Writes the steps that a run kept in full to standard output, "
@@ -172,12 +195,105 @@ static int trace(int argc, char **argv)
     return EXIT_SUCCESS;
 }
 
+static int top(int argc, char **argv)
+{
+    static char name[] = "precisionprobe top";
+    pp_error err = {0};
+    pp_top_options options;
+    argv[0] = name;
+    int rc = pp_top_options_parse(argc, argv, NULL, NULL, &options, &err);
+    if (rc == 0)
+        rc = pp_top(&options, pp_top_read_folder, (char *)(uintptr_t)options.what, &err);
+    return rc < 0 ? complain(&err) : rc;
+}
+
+static int plugin(int argc, char **argv)
+{
+    pp_error err = {0};
+    const int rc = pp_plugin(argc - 1, argv + 1, find_beside(parquets, ""), &err);
+    return rc < 0 ? complain(&err) : rc;
+}
+
+/* ---- completion ---- */
+
+/* Of a plugin's verb: its own options, those of `more`, and those of all. */
+static pp_complete_verb plugin_verb(const char *name, const struct argp_option *more,
+                                    void (*names)(FILE *))
+{
+    return (pp_complete_verb){
+        name, {pp_plugin_options_known(name), more, pp_kubectl_options_argp()->options}, names};
+}
+
+static void complete_plugin(int n, char **words)
+{
+    const pp_complete_verb verbs[] = {
+        plugin_verb("start", NULL, pp_plugin_list_owners),
+        plugin_verb("status", NULL, pp_plugin_list_sessions),
+        plugin_verb("report", pp_report_options_known(), pp_plugin_list_sessions),
+        plugin_verb("top", pp_top_options_known(), pp_plugin_list_sessions),
+        plugin_verb("pattern", NULL, pp_plugin_list_patterns),
+        plugin_verb("open", NULL, pp_plugin_list_sessions),
+        plugin_verb("doctor", NULL, pp_plugin_list_sessions),
+        {0}};
+    pp_complete(verbs, n, words, stdout);
+}
+
+static void list_shells(FILE *to)
+{
+    (void)fputs("bash\nzsh\n", to);
+}
+
+/* The words behind `complete`, the last of which is being typed. */
+static int complete(int argc, char **argv)
+{
+    const pp_complete_verb verbs[] = {{"run", {pp_run_options_known()}, NULL},
+                                      {"report", {pp_report_options_known()}, NULL},
+                                      {"figures", {pp_figures_options_known()}, NULL},
+                                      {"top", {pp_top_options_known()}, NULL},
+                                      {"import", {pp_import_options_known()}, NULL},
+                                      {"trace", {trace_known}, NULL},
+                                      {"kubectl", {NULL}, NULL},
+                                      {"completion", {NULL}, list_shells},
+                                      {0}};
+    if (argc > 2 && strcmp(argv[1], "kubectl") == 0)
+        complete_plugin(argc - 2, argv + 2);
+    else
+        pp_complete(verbs, argc - 1, argv + 1, stdout);
+    return EXIT_SUCCESS;
+}
+
+static int completion(int argc, char **argv)
+{
+    if (argc == 2 && pp_complete_script(argv[1], stdout) == 0)
+        return EXIT_SUCCESS;
+    (void)fputs("usage: precisionprobe completion bash|zsh\n", stderr);
+    return EXIT_FAILURE;
+}
+
+/* By the name that kubectl looks for its plugins under. */
+static bool is_called(const char *program, const char *name)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash ? slash + 1 : program, name) == 0;
+}
+
+/* kubectl asks this for what may follow, and takes a directive behind it: no files (4). */
+static int complete_for_kubectl(int argc, char **argv)
+{
+    complete_plugin(argc - 1, argv + 1);
+    return printf(":4\n") < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 static int help(FILE *to, int status)
 {
     (void)fputs("usage: precisionprobe run [OPTION...] -- COMMAND [ARGUMENT...]\n"
                 "       precisionprobe report [OPTION...] FILE...\n"
+                "       precisionprobe figures [OPTION...] FILE...\n"
+                "       precisionprobe top [OPTION...] FOLDER\n"
                 "       precisionprobe import [OPTION...] FOLDER\n"
                 "       precisionprobe trace [OPTION...] FOLDER > trace.json\n"
+                "       precisionprobe kubectl COMMAND ...\n"
+                "       precisionprobe completion bash|zsh\n"
                 "       precisionprobe --version\n"
                 "Each has a help of its own, with its options: run --help, import --help, ...\n",
                 to);
@@ -189,9 +305,20 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*call)(int argc, char **argv);
-    } verbs[] = {{"run", run}, {"report", report}, {"import", import}, {"trace", trace}};
+    } verbs[] = {{"run", run},        {"report", report},     {"figures", figures},
+                 {"import", import},  {"trace", trace},       {"top", top},
+                 {"kubectl", plugin}, {"complete", complete}, {"completion", completion}};
     pp_log_set_level(PP_LOG_ERROR);
     argp_err_exit_status = EXIT_FAILURE;
+    if (is_called(argv[0], "kubectl_complete-precisionprobe"))
+        return complete_for_kubectl(argc, argv);
+    if (is_called(argv[0], "kubectl-precisionprobe") && argc > 1 &&
+        strcmp(argv[1], "complete") == 0) {
+        complete_plugin(argc - 2, argv + 2);
+        return EXIT_SUCCESS;
+    }
+    if (is_called(argv[0], "kubectl-precisionprobe"))
+        return plugin(argc, argv);
     if (argc < 2)
         return help(stderr, EXIT_FAILURE);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {

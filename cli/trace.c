@@ -1,6 +1,6 @@
 #include "cli/trace.h"
 
-#include "cli/recording.h"
+#include "cli/recording/recording.h"
 #include "common/cleanup.h"
 
 #include <inttypes.h>

@@ -25,8 +25,8 @@ void pp_buf_reset(pp_buf *buf)
         buf->data[0] = '\0';
 }
 
-/* Makes room for n more bytes and the NUL, doubling so that appending stays linear overall. */
-static int reserve(pp_buf *buf, size_t n, pp_error *err)
+/* Doubling, so that appending stays linear overall. */
+int pp_buf_reserve(pp_buf *buf, size_t n, pp_error *err)
 {
     if (n > buf->max - buf->len)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "more than %zu bytes", buf->max);
@@ -46,7 +46,7 @@ static int reserve(pp_buf *buf, size_t n, pp_error *err)
 
 int pp_buf_append(pp_buf *buf, const void *data, size_t n, pp_error *err)
 {
-    if (reserve(buf, n, err) < 0)
+    if (pp_buf_reserve(buf, n, err) < 0)
         return -1;
     if (n)
         memcpy(buf->data + buf->len, data, n);
@@ -63,7 +63,7 @@ int pp_buf_printf(pp_buf *buf, pp_error *err, const char *fmt, ...)
     va_end(args);
     if (n < 0)
         return pp_error_set(err, PP_ERR_INTERNAL, "bad format");
-    if (reserve(buf, (size_t)n, err) < 0)
+    if (pp_buf_reserve(buf, (size_t)n, err) < 0)
         return -1;
     va_start(args, fmt);
     (void)vsnprintf(buf->data + buf->len, (size_t)n + 1, fmt, args);
@@ -74,8 +74,8 @@ int pp_buf_printf(pp_buf *buf, pp_error *err, const char *fmt, ...)
 
 char *pp_buf_take(pp_buf *buf)
 {
-    if (!buf->data && reserve(buf, 0, NULL) == 0)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): reserve() has made it */
+    if (!buf->data && pp_buf_reserve(buf, 0, NULL) == 0)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): pp_buf_reserve() has made it */
         buf->data[0] = '\0';
     char *data = buf->data;
     pp_buf_init(buf, buf->max);

@@ -25,6 +25,10 @@ void pp_buf_done(pp_buf *buf);
 /** Empties it, keeping the memory. */
 void pp_buf_reset(pp_buf *buf);
 
+/** Makes room for n more bytes: until they are appended, what the buffer holds stays where it is.
+ * Fails with PP_ERR_TOO_LARGE or PP_ERR_NOMEM. */
+int pp_buf_reserve(pp_buf *buf, size_t n, pp_error *err);
+
 /** Appends n bytes. Fails with PP_ERR_TOO_LARGE or PP_ERR_NOMEM and then appends nothing. */
 int pp_buf_append(pp_buf *buf, const void *data, size_t n, pp_error *err);
 

@@ -24,7 +24,7 @@ typedef enum pp_cell_section {
     PP_CELL_KEY,     /**< where the row stands among the others: integers and texts */
     PP_CELL_HEAD,    /**< the same in all rows */
     PP_CELL_ROW,
-    PP_CELL_NESTED, /**< of a part of the row: rows of one key are one */
+    PP_CELL_NESTED, /**< of a part of the row; without other cells: of a further one */
 } pp_cell_section;
 
 /** Everything is borrowed. */

@@ -98,6 +98,8 @@ static const pp_json_field process_fields[] = {
     {"batch", PP_JSON_STRING, offsetof(pp_wire_process, batch), false, PP_WIRE_MAX_BATCH},
     {"kernels", PP_JSON_STRING, offsetof(pp_wire_process, kernels), false, PP_WIRE_MAX_VERSION},
     {"isolated", PP_JSON_STRING, offsetof(pp_wire_process, isolated), false, PP_WIRE_MAX_VERSION},
+    {"gpuModel", PP_JSON_STRING, offsetof(pp_wire_process, gpu_model), false, PP_WIRE_MAX_VERSION},
+    {"furtherGpu", PP_JSON_BOOL, offsetof(pp_wire_process, further), false, 0},
     {0},
 };
 
@@ -129,6 +131,7 @@ static const pp_json_field layer_fields[] = {
     {"forwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, forward_skip), false, PP_WIRE_MAX_SKIP},
     {"backwardLeftOut", PP_JSON_INT, offsetof(pp_wire_layer, backward_skip), false,
      PP_WIRE_MAX_SKIP},
+    {"whole", PP_JSON_INT, offsetof(pp_wire_layer, whole), false, PP_WIRE_MAX_WHOLE},
     {0},
 };
 
@@ -159,6 +162,11 @@ static const pp_json_field wait_fields[] = {
 
 static const pp_json_field copy_fields[] = {
     {"steps", PP_JSON_INT, offsetof(pp_wire_copies, steps), true, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
+static const pp_json_field memory_fields[] = {
+    {"steps", PP_JSON_INT, offsetof(pp_wire_memory, steps), true, PP_WIRE_MAX_COUNT},
     {0},
 };
 
@@ -274,6 +282,14 @@ static const column copy_columns[] = {
     {0},
 };
 
+static const column memory_columns[] = {
+    {"layer", PLAIN, offsetof(pp_wire_memory_row, layer), 0, INT32_MAX},
+    {"phase", PHASE, offsetof(pp_wire_memory_row, phase), PP_WIRE_FORWARD, PP_WIRE_INFERENCE},
+    {"peak", PLAIN, offsetof(pp_wire_memory_row, peak), 0, PP_WIRE_MAX_COUNT},
+    {"left", PLAIN, offsetof(pp_wire_memory_row, left), -PP_WIRE_MAX_COUNT, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
 enum { PM_VALUES = 3 };             /* columns before the metrics' */
 enum { MILLIONTHS_MAX = 10000000 }; /* noise may carry a value past 1, and an error further */
 
@@ -333,6 +349,8 @@ static const column_group waits_group = {"waits", wait_columns, sizeof(pp_wire_w
                                          PP_WIRE_MAX_WAITS};
 static const column_group copies_group = {"copies", copy_columns, sizeof(pp_wire_copy),
                                           PP_WIRE_MAX_COPIES};
+static const column_group memory_group = {"memory", memory_columns, sizeof(pp_wire_memory_row),
+                                          PP_WIRE_MAX_MEMORY};
 static const column_group pm_group = {"fine", pm_columns, sizeof(pp_wire_pm_row), PP_WIRE_MAX_PM};
 static const column_group closure_group = {"fine.closure", closure_columns,
                                            sizeof(pp_wire_pm_closure), PP_WIRE_PM_METRICS};
@@ -803,6 +821,20 @@ static int check_copies(const pp_wire_batch *batch, const int64_t *ids, pp_error
     return 0;
 }
 
+static int check_memory(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
+{
+    const pp_wire_memory *memory = &batch->memory;
+    if (check_fields(memory_fields, "memory", memory, err) < 0 ||
+        check_columns(&memory_group, memory->rows, memory->count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < memory->count; i++) {
+        const pp_wire_memory_row *m = &memory->rows[i];
+        if (check_layer_phase(batch, ids, "memory", i, m->layer, m->phase, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int check_kernels(const pp_wire_batch *batch, const int64_t *ids, pp_error *err)
 {
     const pp_wire_kernels *kernels = &batch->kernels;
@@ -838,7 +870,7 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
         check_runs(batch, err) < 0 || check_kernels(batch, ids, err) < 0 ||
         check_waits(batch, ids, err) < 0 || check_copies(batch, ids, err) < 0 ||
-        check_pm(batch, ids, err) < 0)
+        check_memory(batch, ids, err) < 0 || check_pm(batch, ids, err) < 0)
         return -1;
     return batch->grid.cell ? check_grid(batch, ids, err) : check_intervals(batch, ids, err);
 }
@@ -1019,6 +1051,18 @@ static int decode_copies(const json_t *object, pp_wire_copies *copies, pp_error 
     return 0;
 }
 
+/* Absent where it is not known, or the agent is of an earlier release. */
+static int decode_memory(const json_t *object, pp_wire_memory *memory, pp_error *err)
+{
+    void *rows = NULL;
+    const json_t *value = json_object_get(object, "memory");
+    if (value && (pp_json_decode(value, memory_fields, false, "memory", memory, err) < 0 ||
+                  decode_columns(value, &memory_group, &rows, &memory->count, err) < 0))
+        return -1;
+    memory->rows = rows;
+    return 0;
+}
+
 /* Both are absent where the agent does not know them, or is of an earlier release. */
 static int decode_sampling(const json_t *object, pp_wire_pm *pm, pp_error *err)
 {
@@ -1059,8 +1103,8 @@ static int decode_pm(const json_t *object, pp_wire_pm *pm, pp_error *err)
 /** The texts that may be absent are empty rather than NULL. */
 static int default_texts(pp_wire_process *process, pp_error *err)
 {
-    char **texts[] = {&process->python, &process->torch,   &process->model,   &process->digest,
-                      &process->batch,  &process->kernels, &process->isolated};
+    char **texts[] = {&process->python, &process->torch,   &process->model,    &process->digest,
+                      &process->batch,  &process->kernels, &process->isolated, &process->gpu_model};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = strdup("");
         if (!*texts[i])
@@ -1110,7 +1154,8 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
     if (decode_runs(object, batch, err) < 0 || decode_activity(object, batch, err) < 0 ||
         decode_kernels(object, &batch->kernels, err) < 0 ||
         decode_waits(object, &batch->waits, err) < 0 ||
-        decode_copies(object, &batch->copies, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
+        decode_copies(object, &batch->copies, err) < 0 ||
+        decode_memory(object, &batch->memory, err) < 0 || decode_pm(object, &batch->pm, err) < 0)
         return -1;
     return check_batch(batch, err);
 }
@@ -1133,7 +1178,7 @@ bool pp_wire_is_pm_only(const pp_wire_batch *batch)
     return (batch->pm.gpu || batch->pm.why) && batch->step_count == 0 && batch->run_count == 0 &&
            batch->interval_count == 0 && batch->grid.count == 0 && batch->kernels.count == 0 &&
            batch->waits.count == 0 && batch->waits.steps == 0 && batch->copies.count == 0 &&
-           batch->copies.steps == 0;
+           batch->copies.steps == 0 && batch->memory.count == 0 && batch->memory.steps == 0;
 }
 
 static size_t bytes_of(const pp_strings *texts)
@@ -1154,6 +1199,7 @@ size_t pp_wire_batch_bytes(const pp_wire_batch *batch)
                    batch->kernels.count * sizeof *batch->kernels.rows +
                    batch->waits.count * sizeof *batch->waits.rows +
                    batch->copies.count * sizeof *batch->copies.rows +
+                   batch->memory.count * sizeof *batch->memory.rows +
                    batch->pm.count * sizeof *batch->pm.rows + bytes_of(&batch->kernels.names) +
                    bytes_of(&batch->waits.calls) + bytes_of(&batch->waits.files);
     for (size_t i = 0; i < batch->layer_count; i++)
@@ -1194,6 +1240,7 @@ void pp_wire_batch_free(pp_wire_batch *batch)
     pp_json_free_fields(wait_fields, &batch->waits);
     free(batch->waits.rows);
     free(batch->copies.rows);
+    free(batch->memory.rows);
     pp_json_free_fields(why_fields, &batch->pm);
     pp_json_free_fields(pm_fields, &batch->pm);
     pp_json_free_fields(sampling_fields, &batch->pm.sampling);
@@ -1295,13 +1342,14 @@ static json_t *chip_json(const pp_chip *c)
 
 static json_t *process_json(const pp_wire_process *p)
 {
-    return json_pack("{sIsIsIsossssssssssss*ss*ss*ss*so*}", "id", (json_int_t)p->id, "rank",
+    return json_pack("{sIsIsIsossssssssssss*ss*ss*ss*ss*so*so*}", "id", (json_int_t)p->id, "rank",
                      (json_int_t)p->rank, "worldSize", (json_int_t)p->world_size, "gpus",
                      strings_json(&p->gpus), "hostname", p->hostname, "python",
                      text_or_empty(p->python), "torch", text_or_empty(p->torch), "clock", p->clock,
                      "model", text_or_empty(p->model), "modelDigest", text_or_null(p->digest),
                      "batch", text_or_null(p->batch), "kernels", text_or_null(p->kernels),
-                     "isolated", text_or_null(p->isolated), "chip", chip_json(&p->chip));
+                     "isolated", text_or_null(p->isolated), "gpuModel", text_or_null(p->gpu_model),
+                     "chip", chip_json(&p->chip), "furtherGpu", p->further ? json_true() : NULL);
 }
 
 /* Absent where it is 0: most agents have none. */
@@ -1344,7 +1392,7 @@ static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
     return append_cost(out, &b->cost, err);
 }
 
-/* Why it is not replayed is there where there is a reason. */
+/* Reasons are there where there are any. */
 static json_t *layer_json(const pp_wire_layer *l)
 {
     json_t *object = json_pack("{sIsssssI}", "id", (json_int_t)l->id, "name", l->name, "type",
@@ -1353,6 +1401,8 @@ static json_t *layer_json(const pp_wire_layer *l)
         (void)json_object_set_new(object, "forwardLeftOut", json_integer(l->forward_skip));
     if (object && l->backward_skip)
         (void)json_object_set_new(object, "backwardLeftOut", json_integer(l->backward_skip));
+    if (object && l->whole)
+        (void)json_object_set_new(object, "whole", json_integer(l->whole));
     return object;
 }
 
@@ -1422,6 +1472,15 @@ static int append_copies(pp_buf *out, const pp_wire_copies *copies, pp_error *er
     return append_columns(out, &copies_group, copies->rows, copies->count, err);
 }
 
+static int append_memory(pp_buf *out, const pp_wire_memory *memory, pp_error *err)
+{
+    if (memory->count == 0 && memory->steps == 0)
+        return 0;
+    if (pp_buf_printf(out, err, ",\"memory\":{\"steps\":%" PRId64 ",", memory->steps) < 0)
+        return -1;
+    return append_columns(out, &memory_group, memory->rows, memory->count, err);
+}
+
 static json_t *sampling_json(const pp_wire_pm_sampling *s)
 {
     return json_pack("{ss*sIsIsIsIsIsIsIsI}", "chip", s->chip, "period", (json_int_t)s->period,
@@ -1480,7 +1539,8 @@ static int append_batch(pp_buf *out, const pp_wire_batch *b, pp_error *err)
         append_columns(out, &steps_group, b->steps, b->step_count, err) < 0 ||
         append_runs(out, b, err) < 0 || append_activity(out, b, err) < 0 ||
         append_kernels(out, &b->kernels, err) < 0 || append_waits(out, &b->waits, err) < 0 ||
-        append_copies(out, &b->copies, err) < 0 || append_pm(out, &b->pm, err) < 0)
+        append_copies(out, &b->copies, err) < 0 || append_memory(out, &b->memory, err) < 0 ||
+        append_pm(out, &b->pm, err) < 0)
         return -1;
     return append_text(out, "}", err);
 }

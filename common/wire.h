@@ -31,6 +31,7 @@ enum {
     PP_WIRE_MAX_CELLS = 40000,     /**< entries of a grid */
     PP_WIRE_MAX_DWELL = 1 << 24,   /**< number of a dwell */
     PP_WIRE_MAX_SKIP = 255,        /**< reason why a layer is not replayed, by number */
+    PP_WIRE_MAX_WHOLE = 255,       /**< reason why layers in one are not told, by number */
     PP_WIRE_MAX_PM = 12293,        /**< rows: each layer in three phases, and the step's own */
     PP_WIRE_MAX_KERNELS = 16384,   /**< rows of kernels, per batch ... */
     PP_WIRE_MAX_NAMES = 4096,      /**< ... and their names */
@@ -39,6 +40,7 @@ enum {
     PP_WIRE_MAX_CALLS = 64,      /**< ... and names of their calls, of PP_WIRE_MAX_VERSION bytes */
     PP_WIRE_MAX_FILES = 1024,    /**< ... and their files, of PP_WIRE_MAX_TEXT bytes */
     PP_WIRE_MAX_COPIES = 8192,   /**< rows of copies, per batch */
+    PP_WIRE_MAX_MEMORY = 8192,   /**< rows of memory, per batch */
     PP_WIRE_MAX_TEXT = 512,      /**< bytes of a layer name, type, model, hostname */
     PP_WIRE_DIGEST = 16,         /**< bytes of a model's digest */
     PP_WIRE_MAX_BATCH = 256,     /**< bytes of the shapes of a process' batches */
@@ -97,13 +99,15 @@ typedef struct pp_wire_process {
     char *hostname;
     char *python; /**< versions; never NULL, "" when not known */
     char *torch;
-    char *clock;    /**< "host", "cuda", "kernels" or "foreign" */
-    char *model;    /**< class of the model; never NULL, "" when not known */
-    char *digest;   /**< of its modules and parameters, 16 hexadecimal digits; the same */
-    char *batch;    /**< shapes of what it is trained with, as far as it is known; the same */
-    char *kernels;  /**< why busy times are not known; never NULL, "" where they are */
-    char *isolated; /**< why layers are not replayed; never NULL, "": they are, or need not be */
-    pp_chip chip;   /**< what its one GPU is; zeros: not known */
+    char *clock;     /**< "host", "cuda", "kernels" or "foreign" */
+    char *model;     /**< class of the model; never NULL, "" when not known */
+    char *digest;    /**< of its modules and parameters, 16 hexadecimal digits; the same */
+    char *batch;     /**< shapes of what it is trained with, as far as it is known; the same */
+    char *kernels;   /**< why busy times are not known; never NULL, "" where they are */
+    char *isolated;  /**< why layers are not replayed; never NULL, "": they are, or need not be */
+    char *gpu_model; /**< what its one GPU is, "NVIDIA H200"; never NULL, "" when not known */
+    pp_chip chip;    /**< what that can do; zeros: not known */
+    bool further;    /**< a further GPU of a process that is told as another one, with its first */
 } pp_wire_process;
 
 /** Whether a text is a model's digest. */
@@ -132,6 +136,7 @@ typedef struct pp_wire_layer {
     int64_t parameters;
     int64_t forward_skip; /**< why it is not replayed (pp_replay_skip); 0: no reason */
     int64_t backward_skip;
+    int64_t whole; /**< why layers in it are not told (pp_whole_reason); 0: no reason */
 } pp_wire_layer;
 
 /** A step that ended within the batch's capture. */
@@ -258,6 +263,21 @@ typedef struct pp_wire_copies {
 const char *pp_wire_copy_type_name(int64_t type);
 const char *pp_wire_copy_memory_name(int64_t memory);
 
+/** What torch's CUDA allocator had allocated while a layer's phase ran. */
+typedef struct pp_wire_memory_row {
+    int64_t layer; /**< as in an interval */
+    pp_wire_phase phase;
+    int64_t peak; /**< the most bytes, in any of the steps */
+    int64_t left; /**< bytes at its ends less those at its begins, summed over the steps */
+} pp_wire_memory_row;
+
+/** Memory of so many steps, as copies. */
+typedef struct pp_wire_memory {
+    int64_t steps; /**< of which it is; 0: of those of the batch before, or nothing is known */
+    pp_wire_memory_row *rows;
+    size_t count;
+} pp_wire_memory;
+
 /** What PM sampling (sampling.md) tells of a layer in a phase: millionths, -1 where not known. */
 enum {
     PP_WIRE_PM_METRICS = PP_METRIC_SAMPLED_COUNT, /**< by pp_metric */
@@ -359,6 +379,7 @@ typedef struct pp_wire_batch {
     pp_wire_kernels kernels; /**< none where they are not recorded, or by an earlier agent */
     pp_wire_waits waits;     /**< none where the host never waited, or by an earlier agent */
     pp_wire_copies copies;   /**< none where they are not recorded, or by an earlier agent */
+    pp_wire_memory memory;   /**< none where it is not known, or by an earlier agent */
     pp_wire_pm pm;
     int64_t dropped; /**< marks lost since the batch before */
     pp_wire_cost cost;

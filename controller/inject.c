@@ -1,6 +1,7 @@
 #include "controller/inject.h"
 
 #include "common/cleanup.h"
+#include "common/volume.h"
 #include "controller/inject_environment.h"
 #include "controller/inject_patch.h"
 #include "controller/inject_refuse.h"
@@ -8,13 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-/* As many processes as the agent takes, with 3.75 MiB each. */
-#define RING_SIZE "256Mi"
-
-/* A pod that fills a volume of its own is evicted, with its training: twice what the agent allows
- * itself. */
-#define SPOOL_SIZE "128Mi"
 
 /* "a/b~c" as one part of a JSON pointer. */
 static void pointer_part(const char *key, char *out, size_t size)
@@ -110,6 +104,11 @@ static json_t *identity_volume(void)
                      token, files);
 }
 
+static json_t *mebibytes(int amount)
+{
+    return json_sprintf("%dMi", amount);
+}
+
 static int add_volumes(const pp_inject_turn *turn, json_t *patch)
 {
     static const char end[] = "/spec/volumes/-";
@@ -119,11 +118,11 @@ static int add_volumes(const pp_inject_turn *turn, json_t *patch)
                       json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_HOOK, "emptyDir", "sizeLimit",
                                 "64Mi")) < 0 ||
         pp_inject_add(patch, end,
-                      json_pack("{s:s, s:{s:s, s:s}}", "name", PP_INJECT_RING, "emptyDir", "medium",
-                                "Memory", "sizeLimit", RING_SIZE)) < 0 ||
+                      json_pack("{s:s, s:{s:s, s:o}}", "name", PP_INJECT_RING, "emptyDir", "medium",
+                                "Memory", "sizeLimit", mebibytes(PP_VOLUME_RING))) < 0 ||
         pp_inject_add(patch, end,
-                      json_pack("{s:s, s:{s:s}}", "name", PP_INJECT_SPOOL, "emptyDir", "sizeLimit",
-                                SPOOL_SIZE)) < 0)
+                      json_pack("{s:s, s:{s:o}}", "name", PP_INJECT_SPOOL, "emptyDir", "sizeLimit",
+                                mebibytes(PP_VOLUME_SPOOL))) < 0)
         return -1;
     return pp_inject_add(patch, end, identity_volume());
 }

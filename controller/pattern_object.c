@@ -48,6 +48,16 @@ static json_t *step_of(const pp_usage *u)
     return step;
 }
 
+/* What a unit does per second, and what it can do at most. */
+static void set_of_peak(json_t *to, pp_metric metric, pp_figure achieved, const pp_usage_metric *of)
+{
+    const char *unit = pp_peak_unit(pp_metric_get(metric)->peak);
+    set_figure(to, "achieved", achieved, 1);
+    set_number(to, "peak", of ? of->peak : (double)NAN);
+    if (unit && (json_object_get(to, "achieved") || json_object_get(to, "peak")))
+        (void)json_object_set_new(to, "peakUnit", json_string(unit));
+}
+
 static json_t *bounds_of(const pp_usage *u)
 {
     json_t *all = json_array();
@@ -56,6 +66,9 @@ static json_t *bounds_of(const pp_usage *u)
             continue;
         json_t *bound = json_pack("{ss}", "by", pp_bound_name((pp_bound)k));
         set_figure(bound, "share", u->bounds[k], 1);
+        if (k < PP_BOUND_UNITS)
+            set_of_peak(bound, pp_bound_metric((pp_bound)k), u->rates[k],
+                        pp_usage_metric_find(u, pp_bound_metric((pp_bound)k)));
         (void)json_array_append_new(all, bound);
     }
     return all;
@@ -82,6 +95,7 @@ static json_t *metric_of(const pp_usage_metric *m)
     set_figure(metric, "p50", m->p50, 1);
     set_figure(metric, "p95", m->p95, 1);
     set_number(metric, "max", m->most.value);
+    set_of_peak(metric, m->metric, m->achieved, m);
     if (m->has_profile) {
         json_t *profile = json_array();
         for (size_t i = 0; i < PP_USAGE_BINS; i++)
@@ -179,6 +193,8 @@ json_t *pp_pattern_figures(const pp_pattern *p)
     json_t *to = json_pack("{sIssss}", "steps", (json_int_t)p->usage->steps, "bound",
                            pp_bound_name(p->bound), "shares", p->usage->busy ? "busy" : "elapsed");
     set_figure(to, "boundLead", p->lead, 1);
+    if (*p->usage->gpu.model)
+        (void)json_object_set_new(to, "gpuModel", json_string(p->usage->gpu.model));
     (void)json_object_set_new(to, "models", models_of(p->usage));
     (void)json_object_set_new(to, "step", step_of(p->usage));
     (void)json_object_set_new(to, "bounds", bounds_of(p->usage));
@@ -192,8 +208,8 @@ json_t *pp_pattern_status(const pp_pattern *p, int64_t now_ns)
     json_t *status = pp_pattern_figures(p);
     (void)json_object_set_new(status, "sessions", json_integer(p->sessions));
     (void)json_object_set_new(status, "gpus", json_integer(p->gpus));
-    (void)json_object_set_new(status, "sessionsOfOtherModels",
-                              json_integer(p->sessions_of_other_models));
+    (void)json_object_set_new(status, "sessionsOfOtherModels", json_integer(p->left.other_models));
+    (void)json_object_set_new(status, "sessionsOnOtherGpus", json_integer(p->left.other_gpus));
     (void)json_object_set_new(status, "conditions", conditions_of(p, now_ns));
     set_time(status, "firstFinished", p->first_ns);
     set_time(status, "lastFinished", p->last_ns);
@@ -207,7 +223,7 @@ json_t *pp_pattern_summary(const pp_pattern *p)
     (void)snprintf(workload, sizeof workload, "%s/%s", p->kind, p->name);
     json_t *summary = json_pack("{sssssssIsI}", "workload", workload, "pattern", p->object, "bound",
                                 pp_bound_name(p->bound), "sessions", (json_int_t)p->sessions,
-                                "sessionsOfOtherModels", (json_int_t)p->sessions_of_other_models);
+                                "sessionsOfOtherModels", (json_int_t)p->left.other_models);
     set_figure(summary, "milliseconds", p->usage->step_ns, 1e-6);
     set_figure(summary, "idleShare", p->usage->idle, 1);
     return summary;

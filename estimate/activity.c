@@ -14,6 +14,7 @@ pp_activity *pp_activity_free(pp_activity *a)
         free(a->processes[i].instance);
         free(a->processes[i].kernels);
         free(a->processes[i].isolated);
+        free(a->processes[i].gpu_model);
         free(a->processes[i].model);
         free(a->processes[i].digest);
         free(a->processes[i].batch);
@@ -34,6 +35,7 @@ pp_activity *pp_activity_free(pp_activity *a)
     free(a->runs);
     free(a->intervals);
     free(a->cells);
+    free(a->memory);
     free(a->samples);
     free(a);
     return NULL;
@@ -72,6 +74,16 @@ bool pp_activity_is_full(const pp_activity *a)
            a->n_cells + PP_WIRE_MAX_CELLS > PP_REGRESSION_MAX_CELLS ||
            a->n_steps + PP_WIRE_MAX_STEPS > PP_REGRESSION_MAX_STEPS ||
            a->n_runs + PP_WIRE_MAX_RUNS > PP_REGRESSION_MAX_STEPS || a->n_batches >= UINT32_MAX;
+}
+
+bool pp_activity_take_memory(pp_activity *a, uint32_t process, int64_t steps, size_t rows)
+{
+    int64_t sum;
+    if (rows > PP_ACTIVITY_MAX_MEMORY || a->n_memory > PP_ACTIVITY_MAX_MEMORY - rows ||
+        __builtin_add_overflow(a->processes[process].memory_steps, steps, &sum))
+        return false;
+    a->processes[process].memory_steps = sum;
+    return true;
 }
 
 int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t size, pp_error *err)
@@ -155,4 +167,23 @@ bool pp_activity_uses(const pp_activity *a, uint32_t process, const char *gpu)
 {
     const pp_strings *gpus = &a->processes[process].gpus;
     return *gpu ? pp_strings_contain(gpus, gpu) : gpus->count == 0;
+}
+
+const pp_chip *pp_activity_chip(const pp_activity *a, const char *gpu)
+{
+    static const pp_chip unknown = {0};
+    for (size_t i = 0; i < a->n_processes; i++)
+        if (a->processes[i].chip.capability > 0 && pp_activity_uses(a, (uint32_t)i, gpu))
+            return &a->processes[i].chip;
+    return &unknown;
+}
+
+const char *pp_activity_gpu_model(const pp_activity *a, const char *gpu)
+{
+    for (size_t i = 0; i < a->n_processes; i++) {
+        const char *model = a->processes[i].gpu_model;
+        if (model && *model && pp_activity_uses(a, (uint32_t)i, gpu))
+            return model;
+    }
+    return "";
 }

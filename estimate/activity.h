@@ -24,13 +24,15 @@ typedef struct pp_activity_process {
     char *kernels;  /**< why busy times are not known; NULL or "" where they are */
     char *isolated; /**< why layers are not replayed; NULL or "": they are, or need not be */
     char *pm; /**< why its GPU was not sampled (any more); NULL or "": nothing is known of that */
-    pp_chip chip;                              /**< what its one GPU is; zeros: not known */
+    char *gpu_model; /**< what its one GPU is, "NVIDIA H200"; NULL or "": not known */
+    pp_chip chip;    /**< what that can do; zeros: not known */
     uint8_t pm_doubt[PP_METRIC_SAMPLED_COUNT]; /**< of each metric, as wire.h has it; 0: none */
     bool pm_saw_gaps;   /**< its GPU was sampled where no kernel of it ran: nobody else's did there
                              unless a doubt says so */
     int32_t rank;       /**< of its job's processes, from 0 */
     int32_t world_size; /**< how many these are; 1: it is alone */
-    int64_t waited_ns;  /**< of its marked steps, in which the host waited by its own will */
+    int64_t memory_steps; /**< that `memory` is of */
+    int64_t waited_ns;    /**< of its marked steps, in which the host waited by its own will */
     /** What it trains, as wire.h has it: the latest that it said; NULL or "": not known. */
     char *model, *digest, *batch;
 } pp_activity_process;
@@ -42,6 +44,7 @@ typedef struct pp_activity_layer {
     char *name;
     char *type;
     uint8_t skip_reason[2]; /**< why it is not replayed forward, and backward, by wire.h's number */
+    uint8_t whole_reason;   /**< why layers in it are not told, by wire.h's number; 0: no reason */
 } pp_activity_layer;
 
 /** The time that one batch says everything about. */
@@ -114,6 +117,15 @@ typedef struct pp_activity_pm {
     int64_t kernels; /**< of it that ran while it was sampled */
 } pp_activity_pm;
 
+/** What torch's CUDA allocator had allocated while a layer's phase ran, of one batch. */
+typedef struct pp_activity_memory {
+    uint32_t process; /**< index into processes */
+    int32_t layer;    /**< as in an interval */
+    uint8_t phase;
+    int64_t peak; /**< the most bytes */
+    int64_t left; /**< bytes at its ends less those at its begins, of all the batch's steps */
+} pp_activity_memory;
+
 /** All of one pod in one session; owned. Layers are sorted by process and id, samples of one GPU
  * and metric by stamp; everything else may be in any order. */
 typedef struct pp_activity {
@@ -131,6 +143,8 @@ typedef struct pp_activity {
     size_t n_intervals;
     pp_activity_cell *cells;
     size_t n_cells;
+    pp_activity_memory *memory;
+    size_t n_memory;
     pp_strings gpus; /**< UUIDs that the samples name, and those of the processes */
     pp_activity_sample *samples;
     size_t n_samples;
@@ -142,6 +156,11 @@ typedef struct pp_activity {
 
 /** Whether a process used the GPU; `gpu` "": whether it used none. */
 bool pp_activity_uses(const pp_activity *activity, uint32_t process, const char *gpu);
+
+/** What the processes on a GPU say of it; zeros: none does. */
+const pp_chip *pp_activity_chip(const pp_activity *activity, const char *gpu);
+/** What they say that its driver calls it; "": none does. */
+const char *pp_activity_gpu_model(const pp_activity *activity, const char *gpu);
 
 /** A process' layer by its id; layers are sorted. NULL: there is none. */
 const pp_activity_layer *pp_activity_find_layer(const pp_activity *activity, uint32_t process,
@@ -161,10 +180,15 @@ int pp_activity_grow(void *array, size_t *room, size_t n, size_t more, size_t si
 int pp_activity_take_pm(pp_activity *activity, size_t *room, uint32_t process, const pp_wire_pm *pm,
                         pp_error *err);
 
-/** Bytes of texts of layers, and values of PM sampling, past which what an activity is put
- * together from is left out: a pod may say anything of itself. */
+/** Counts a batch's steps of `memory` of a process (its index) where its rows, which the caller
+ * adds then, fit; false: it is left out whole, so that what steps leave on average stays true. */
+bool pp_activity_take_memory(pp_activity *activity, uint32_t process, int64_t steps, size_t rows);
+
+/** Bytes of texts of layers, values of PM sampling, and rows of memory, past which what an activity
+ * is put together from is left out: a pod may say anything of itself. */
 #define PP_ACTIVITY_MAX_TEXT ((size_t)32 << 20)
 #define PP_ACTIVITY_MAX_PM ((size_t)1000000)
+#define PP_ACTIVITY_MAX_MEMORY ((size_t)1000000)
 
 /** Whether another batch may pass what one problem may hold: from there on it is `truncated`. */
 bool pp_activity_is_full(const pp_activity *activity);

@@ -5,7 +5,7 @@
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, runs, intervals, cells, samples, pm;
+    size_t processes, layers, batches, steps, runs, intervals, cells, memory, samples, pm;
 } capacities;
 
 struct pp_activity_builder {
@@ -78,7 +78,8 @@ static int describe(pp_activity *a, pp_activity_process *p, const pp_wire_batch 
         set_reason(&p->pm, batch->pm.why, err) < 0 ||
         set_reason(&p->isolated, in->isolated, err) < 0 ||
         set_text(&p->model, in->model, err) < 0 || set_text(&p->digest, in->digest, err) < 0 ||
-        set_text(&p->batch, in->batch, err) < 0)
+        set_text(&p->batch, in->batch, err) < 0 ||
+        (in->gpu_model && *in->gpu_model && set_text(&p->gpu_model, in->gpu_model, err) < 0))
         return -1;
     if (in->chip.capability)
         p->chip = in->chip;
@@ -123,12 +124,14 @@ static pp_activity_layer *find_layer(const pp_activity *a, uint32_t process, int
 }
 
 /* Reasons come while the session runs, and stay. */
-static void set_skip(pp_activity_layer *l, const pp_wire_layer *in)
+static void set_reasons(pp_activity_layer *l, const pp_wire_layer *in)
 {
     if (in->forward_skip)
         l->skip_reason[0] = (uint8_t)in->forward_skip;
     if (in->backward_skip)
         l->skip_reason[1] = (uint8_t)in->backward_skip;
+    if (in->whole > l->whole_reason)
+        l->whole_reason = (uint8_t)in->whole;
 }
 
 static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_layer *in,
@@ -137,7 +140,7 @@ static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_lay
     pp_activity *a = b->activity;
     pp_activity_layer *l = find_layer(a, process, in->id);
     if (l) {
-        set_skip(l, in);
+        set_reasons(l, in);
         return 0;
     }
     if (GROW(b, layers, 1, err) < 0)
@@ -149,7 +152,7 @@ static int add_layer(pp_activity_builder *b, uint32_t process, const pp_wire_lay
                              .name = strdup(in->name),
                              .type = strdup(in->type)};
     a->n_layers++;
-    set_skip(l, in);
+    set_reasons(l, in);
     return l->name && l->type ? 0 : pp_error_nomem(err);
 }
 
@@ -225,6 +228,25 @@ static int add_cells(pp_activity_builder *b, uint32_t index, const pp_wire_grid 
     return 0;
 }
 
+static int add_memory(pp_activity_builder *b, uint32_t process, const pp_wire_memory *memory,
+                      pp_error *err)
+{
+    pp_activity *a = b->activity;
+    if (GROW(b, memory, memory->count, err) < 0)
+        return -1;
+    if (!pp_activity_take_memory(a, process, memory->steps, memory->count))
+        return 0;
+    for (size_t i = 0; i < memory->count; i++) {
+        const pp_wire_memory_row *in = &memory->rows[i];
+        a->memory[a->n_memory++] = (pp_activity_memory){.process = process,
+                                                        .layer = (int32_t)in->layer,
+                                                        .phase = (uint8_t)in->phase,
+                                                        .peak = in->peak,
+                                                        .left = in->left};
+    }
+    return 0;
+}
+
 int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, pp_error *err)
 {
     pp_activity *a = b->activity;
@@ -238,6 +260,8 @@ int pp_activity_builder_add(pp_activity_builder *b, const pp_wire_batch *batch, 
         if (add_layer(b, process, &batch->layers[i], err) < 0)
             return -1;
     }
+    if (batch->capture.dwell == 0 && add_memory(b, process, &batch->memory, err) < 0)
+        return -1;
     if (batch->pm.gpu && pp_activity_take_pm(a, &b->room.pm, process, &batch->pm, err) < 0)
         return -1;
     if (pp_wire_is_pm_only(batch))

@@ -34,6 +34,13 @@ pp_bound pp_bound_of_metric(pp_metric metric)
     }
 }
 
+pp_metric pp_bound_metric(pp_bound unit)
+{
+    static const pp_metric metrics[PP_BOUND_UNITS] = {PP_METRIC_TENSOR_ACTIVE,
+                                                      PP_METRIC_FP32_ACTIVE, PP_METRIC_DRAM_ACTIVE};
+    return metrics[unit];
+}
+
 /* Of a normal distribution, what lies below z. */
 static double below(double z)
 {

@@ -24,6 +24,9 @@ typedef enum pp_bound {
     PP_BOUND_COUNT,
 } pp_bound;
 
+/** TENSOR, FP32 and MEMORY are the first of them: the units that have a peak. */
+enum { PP_BOUND_UNITS = 3 };
+
 /** "Tensor", "FP32", "Memory", "Latency", "Communication", "Data", "Synchronization", "Launch",
  * "Unknown". */
 const char *pp_bound_name(pp_bound bound);
@@ -42,6 +45,9 @@ typedef struct pp_bound_unit {
  * limits (means over time that may hold idle time), so that they never say LATENCY.
  */
 void pp_bound_of_units(const pp_bound_unit units[3], bool least, double ret[PP_BOUND_COUNT]);
+
+/** The metric of a unit's bound, which is one of the first PP_BOUND_UNITS. */
+pp_metric pp_bound_metric(pp_bound unit);
 
 /** The unit's bound of a metric, PP_BOUND_COUNT: it is none of a unit. */
 pp_bound pp_bound_of_metric(pp_metric metric);

@@ -38,6 +38,13 @@ const char *pp_item_kind_name(pp_item_kind kind);
 /** "forward", "backward", "optimizer", "recompute", ...: as docs/timing.md has them; "idle". */
 const char *pp_phase_name(pp_phase phase);
 
+/** Of a mean over steps, and of how many degrees of freedom that is an estimate (times/spread.h);
+ * NaN: too few steps tell it, or the mean is not known. */
+typedef struct pp_time_error {
+    double standard_error;
+    double freedom;
+} pp_time_error;
+
 typedef struct pp_estimates_item {
     pp_item_kind kind;
     pp_phase phase;     /**< LAYER: forward, backward or recompute */
@@ -57,6 +64,14 @@ typedef struct pp_estimates_item {
     const char *busy_reason; /**< the solution's or static: why busy_ns is -1; NULL: it is not */
     pp_bound bound;      /**< what bounds its kernels, UNKNOWN where too little was measured ... */
     double bound_likely; /**< ... and how likely that is; NaN: of the job, and of idle time */
+    pp_time_error step_error; /**< ns, of total_ns a step */
+    pp_time_error busy_error; /**< ns, of busy_ns a step */
+    pp_time_error idle_error; /**< of idle_share */
+    int64_t memory_peak; /**< the most bytes that torch's CUDA allocator had allocated while it ran,
+                         of a process; 0: not known */
+    int64_t memory_live; /**< bytes that it leaves allocated in a step; negative: it frees them */
+    const char *whole_reason; /**< static: why layers in it are not told, or not all of their work;
+                                   NULL: no reason is known */
 } pp_estimates_item;
 
 typedef struct pp_estimate {
@@ -128,8 +143,11 @@ typedef struct pp_estimates {
     int64_t window_ns;    /**< the exporter's collection interval; 0: not known */
     int64_t observed_ns;
     int64_t step_count;
-    double step_mean_ns;   /**< NaN: no step */
-    int64_t step_ns;       /**< of the steps, in the observed time */
+    double step_mean_ns;         /**< NaN: no step */
+    pp_time_error step_error;    /**< ns, of step_mean_ns */
+    pp_time_error counted_error; /**< ns, of counted_ns a step; runs in which the training paused
+                                      are left out */
+    int64_t step_ns;             /**< of the steps, in the observed time */
     int64_t gap_ns;        /**< of that, in which no kernel of their process ran; -1: not known */
     int64_t captures;      /**< in which the steps of step_count were marked ... */
     int64_t first_step_ns; /**< ... from the first one's begin (CLOCK_REALTIME) ... */

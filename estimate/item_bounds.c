@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const pp_metric units[] = {PP_METRIC_TENSOR_ACTIVE, PP_METRIC_FP32_ACTIVE,
-                                  PP_METRIC_DRAM_ACTIVE};
-enum { UNITS = sizeof units / sizeof *units };
+enum { UNITS = PP_BOUND_UNITS };
+
+#define NEVER 1e-6 /* less likely than errors of values are known to be normal */
 
 /* A mean over elapsed time is one over busy time where it is known how long nothing ran. */
 static double over_time_of(bool busy, const pp_estimates_item *item, pp_basis basis, double value)
@@ -52,7 +52,7 @@ int pp_item_bounds(const pp_estimates *estimates, bool busy, double *likely, pp_
     if (!value || !error)
         return pp_error_nomem(err);
     for (size_t k = 0; k < UNITS; k++)
-        pp_item_values(estimates, busy, units[k], &value[k * n], &error[k * n]);
+        pp_item_values(estimates, busy, pp_bound_metric((pp_bound)k), &value[k * n], &error[k * n]);
     for (size_t i = 0; i < n; i++) {
         double *of = &likely[i * PP_BOUND_COUNT];
         const pp_bound kind = bound_of_kind(estimates->items[i].kind);
@@ -63,6 +63,8 @@ int pp_item_bounds(const pp_estimates *estimates, bool busy, double *likely, pp_
             pp_bound_of_units(told, !busy, of);
         else
             of[kind] = 1;
+        for (int k = 0; k < PP_BOUND_COUNT; k++)
+            of[k] = of[k] < NEVER ? 0 : of[k];
     }
     return 0;
 }

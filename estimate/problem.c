@@ -590,6 +590,16 @@ static unsigned wanted_metrics(const pp_activity *a, const char *gpu, unsigned a
     return wanted;
 }
 
+/**
+ * Whether a metric's values say when windows lie: means over these, by the clock that all share. A
+ * level is of a moment. What a driver tells beside GPM, such as NVML's utilisation, has sample
+ * periods of its own.
+ */
+static bool tells_windows(const pp_metric_info *info, const pp_estimates_options *options)
+{
+    return info->kind == PP_METRIC_SHARE && (options->scraped || info->gpm.id != 0);
+}
+
 static int collect_metrics(const pp_activity *a, const char *gpu,
                            const pp_estimates_options *options, pp_problem *p, pp_error *err)
 {
@@ -606,8 +616,9 @@ static int collect_metrics(const pp_activity *a, const char *gpu,
         *to = (pp_regression_metric){.name = info->column,
                                      .min = info->min,
                                      .max = info->max,
-                                     .job_only = info->kind == PP_METRIC_RATE,
+                                     .job_only = !tells_windows(info, options),
                                      .idle_is_zero = info->within_sms,
+                                     .of_cycles = info->within_sms,
                                      .samples = &p->all_samples[n]};
         for (size_t i = 0; i < a->n_samples && to->n_samples < PP_REGRESSION_MAX_SAMPLES; i++) {
             const pp_activity_sample *s = &a->samples[i];

@@ -2,11 +2,14 @@
 
 #include "estimate/achieved.h"
 #include "estimate/item_bounds.h"
+#include "estimate/item_memory.h"
+#include "estimate/item_whole.h"
 #include "estimate/problem.h"
 #include "estimate/replay/boundary_search.h"
 #include "estimate/replay/replay.h"
 #include "estimate/sample_rows.h"
 #include "estimate/sampled_values.h"
+#include "estimate/times/item_times.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -189,11 +192,10 @@ static const char *why(const pp_regression_result *r, size_t metric, bool job, b
     if (!job && options->method == PP_METHOD_REPLAY)
         return *isolated ? isolated : "only layers are replayed, forward and backward";
     if (r->fits[metric].job.method == PP_METHOD_NONE)
-        return "no samples of this metric";
+        return r->fits[metric].outside ? "no samples within the observed time"
+                                       : "no samples of this metric";
     if (!job && options->method == PP_METHOD_JOB)
         return "only job averages were asked for";
-    if (job)
-        return "no samples within the observed time";
     if (!ran)
         return "took no time while observed";
     if (in_group)
@@ -247,7 +249,8 @@ static double amount_per_step(const pp_problem *p, size_t metric, double mean)
                       : (double)NAN;
 }
 
-/* The share of an item's time in which a kernel ran is what records of kernels say. */
+/* The share of an item's time in which a kernel ran is what records of kernels say. How sure it is
+ * as one of the training's, steps tell (times/item_times.h). */
 static bool is_recorded(const pp_problem *p, size_t metric, const pp_estimates_item *item)
 {
     return pp_metric_get(p->metric_ids[metric])->time_of_kernels && isfinite(item->idle_share);
@@ -256,7 +259,7 @@ static bool is_recorded(const pp_problem *p, size_t metric, const pp_estimates_i
 static void take_record(const pp_estimates_item *item, pp_estimate *to)
 {
     to->mean = 100 * (1 - item->idle_share);
-    to->standard_error = 0; /* of the time that was observed: all of it is recorded */
+    to->standard_error = (double)NAN;
     to->windows = (double)item->calls;
     to->method = PP_METHOD_RECORDS;
     to->basis = PP_BASIS_ELAPSED;
@@ -495,6 +498,12 @@ static int fill(const pp_activity *activity, const char *gpu, const pp_estimates
         pp_achieved_fill(activity, gpu, s);
     if (rc == 0)
         rc = pp_item_bounds_fill(s, err);
+    if (rc == 0)
+        rc = pp_item_memory_fill(activity, s, err);
+    if (rc == 0)
+        rc = pp_item_times_fill(activity, s, err);
+    if (rc == 0)
+        pp_item_whole_fill(activity, s);
     pp_regression_result_free(result);
     return rc;
 }

@@ -30,7 +30,7 @@
  */
 
 /* Of a pod, for its announced session; less than the webhook's timeout. */
-static const int64_t WAIT_NS = INT64_C(1000000000);
+static const int64_t WAIT_NS = INT64_C(1500000000);
 /* How long the watch alone is waited for; then between two questions. */
 static const int64_t ASK_AFTER_NS = INT64_C(100000000);
 static const int64_t ASK_AGAIN_NS = INT64_C(300000000);
@@ -216,6 +216,9 @@ static void look_again(pp_admission *admission, waiting *w, int64_t now)
             ask_for(admission, w, now);
         return;
     }
+    if (!match)
+        pp_info(w->ns, "a pod is created without the session that was announced before it: the API "
+                       "server has not brought that in time");
     decide(op, w->id, w->ns, match, w->pod, w->labelled);
     stop_waiting(admission, w);
 }

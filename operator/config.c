@@ -100,6 +100,11 @@ static const pp_config_option options[] = {
      "Deployment in the operator's namespace that owns what the operator creates for itself "
      "(Lease, "
      "Secret), so that it goes with it; empty: nothing owns it"},
+    {"page.enabled", PP_CONFIG_BOOL, AT(page.enabled), "true", 0, 0, NULL,
+     "Whether the page is served, on `http.tlsPort` at /page/; it needs `api.enabled`"},
+    {"page.openPort", PP_CONFIG_INTEGER, AT(page.open_port), "0", 0, 65535, NULL,
+     "Port of the pod's loopback where the page and the HTTP API need no login: whoever reaches it "
+     "sees all results; 0: there is none"},
     {"postgres.connectTimeout", PP_CONFIG_DURATION, AT(postgres.connect_timeout), "10s", 1, 300,
      NULL, "How long one attempt to connect may take"},
     {"postgres.conninfoFile", PP_CONFIG_STRING, AT(postgres.conninfo_file),

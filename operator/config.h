@@ -68,6 +68,10 @@ typedef struct pp_config {
         char *deployment;
     } owner;
     struct {
+        bool enabled;
+        int64_t open_port; /**< of loopback, without a login; 0: there is none */
+    } page;
+    struct {
         char *conninfo_file;
         int64_t connect_timeout;
         int64_t max_queued_mebibytes;

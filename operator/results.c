@@ -7,6 +7,7 @@
 #include "operator/api/page.h"
 #include "operator/api/request.h"
 #include "operator/results_access.h"
+#include "operator/results_conditions.h"
 #include "operator/state.h"
 #include "operator/store/query.h"
 
@@ -138,23 +139,70 @@ static void answer_page(reading *r)
 
 /* ---- reading ---- */
 
+/** So many bytes of a text's digest, in hexadecimal digits. */
+static int digest(const char *text, size_t length, int bytes, char *out, pp_error *err)
+{
+    unsigned char found[EVP_MAX_MD_SIZE];
+    if (!EVP_Digest(text, length, found, NULL, EVP_sha256(), NULL))
+        return pp_error_set(err, PP_ERR_INTERNAL, "SHA-256 is not available");
+    for (int i = 0; i < bytes; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", found[i]);
+    return 0;
+}
+
 /** Lists have no version of their own: theirs is the body's. */
 static int make_version(reading *r, pp_error *err)
 {
-    unsigned char digest[EVP_MAX_MD_SIZE];
     pp_api_page *page = &r->page;
-    if (*page->version || !is_list(r))
-        return 0;
-    if (!EVP_Digest(page->body.data, page->body.len, digest, NULL, EVP_sha256(), NULL))
-        return pp_error_set(err, PP_ERR_INTERNAL, "SHA-256 is not available");
-    for (int i = 0; i < 16; i++)
-        (void)snprintf(page->version + 2 * i, 3, "%02x", digest[i]);
-    return 0;
+    return *page->version || !is_list(r)
+               ? 0
+               : digest(page->body.data, page->body.len, 16, page->version, err);
+}
+
+/** The status of the session that a row is of, as this replica knows it; NULL: the object is gone,
+ * or not here yet. */
+static const json_t *status_of(const reading *r, const pp_cell *cells, size_t n)
+{
+    char key[sizeof r->request.ns + sizeof r->request.name];
+    (void)snprintf(key, sizeof key, "%s/%s", r->request.ns, r->request.name);
+    const pp_session *session = r->op->sessions ? pp_kube_informer_get(r->op->sessions, key) : NULL;
+    for (size_t i = 0; session && i < n; i++) {
+        if (strcmp(cells[i].name, "session_uid") == 0)
+            return cells[i].text && strcmp(cells[i].text, session->uid) == 0 ? session->status
+                                                                             : NULL;
+    }
+    return NULL;
+}
+
+/** A session's row, to which its conditions come: they are the object's, not the store's, and part
+ * of the version. */
+static int add_session(reading *r, const pp_cell *cells, size_t n, pp_error *err)
+{
+    char version[sizeof r->page.version];
+    PP_CLEANUP_FREE char *conditions = NULL;
+    PP_CLEANUP_FREE pp_cell *all = calloc(n + 1, sizeof *all);
+    if (!all)
+        return pp_error_nomem(err);
+    if (pp_results_conditions(status_of(r, cells, n), &conditions, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        all[i] = cells[i];
+        if (cells[i].section != PP_CELL_VERSION || cells[i].type != PP_CELL_TEXT)
+            continue;
+        (void)snprintf(version, sizeof version - 16, "%s", cells[i].text);
+        all[i].text = version;
+        if (digest(conditions, strlen(conditions), 8, version + strlen(version), err) < 0)
+            return -1;
+    }
+    all[n] = (pp_cell){PP_CELL_HEAD, "conditions", PP_CELL_JSON, .text = conditions};
+    return pp_api_page_row(&r->page, all, n + 1, err);
 }
 
 static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
 {
-    return pp_api_page_row(&((reading *)user)->page, cells, n, err);
+    reading *r = user;
+    return r->request.kind == PP_API_SESSION ? add_session(r, cells, n, err)
+                                             : pp_api_page_row(&r->page, cells, n, err);
 }
 
 static void on_reset(void *user)
@@ -287,7 +335,7 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
         return;
     }
     const int rc = pp_api_parse(request->path, request->query, &r->request, &problem);
-    if (rc < 0 || r->request.kind == PP_API_OPENAPI || !request->token) {
+    if (rc < 0 || r->request.kind == PP_API_OPENAPI || !(request->token || request->open)) {
         if (rc < 0)
             answer_problem(op, id, &problem, 0);
         else if (r->request.kind == PP_API_OPENAPI)
@@ -304,6 +352,10 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
     HASH_ADD(hh, all->readings, id, sizeof r->id, r);
     if (pp_api_etags_read(request->if_none_match, r->asked, &r->known, &r->any, NULL) < 0) {
         fail(r, PP_API_UNAVAILABLE, "out of memory");
+        return;
+    }
+    if (request->open) {
+        read_results(r);
         return;
     }
     pp_results_access_ask(all->access, request->token, object_of(r), r->request.ns, r->request.name,

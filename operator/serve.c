@@ -8,6 +8,7 @@
 #include "operator/agent_connections.h"
 #include "operator/claims.h"
 #include "operator/limits_watch.h"
+#include "operator/page_files.h"
 #include "operator/replicas.h"
 #include "operator/results.h"
 #include "operator/state.h"
@@ -79,6 +80,12 @@ static void on_api_gone(void *context, pp_http_id id)
     pp_results_gone(context, id);
 }
 
+static bool on_file(void *context, const char *path, pp_http_file *ret)
+{
+    (void)context;
+    return pp_page_file(path, ret);
+}
+
 static bool ready(void *context, char *reason, size_t size)
 {
     const pp_operator *op = context;
@@ -108,6 +115,7 @@ int pp_serve_start(pp_operator *op, const pp_certificates *certificates, pp_erro
         .address = *config->http.bind_address ? config->http.bind_address : NULL,
         .tls_port = (int)config->http.tls_port,
         .plain_port = (int)config->http.plain_port,
+        .open_port = op->results ? (int)config->page.open_port : 0,
         .certificate = certificates->certificate,
         .key = certificates->key,
         .path_secret = certificates->path_secret,
@@ -128,6 +136,7 @@ int pp_serve_start(pp_operator *op, const pp_certificates *certificates, pp_erro
                                        .disconnected = on_disconnected,
                                        .api = op->results ? on_api : NULL,
                                        .api_gone = on_api_gone,
+                                       .file = op->results && config->page.enabled ? on_file : NULL,
                                        .ready = ready};
     return pp_http_server_new(&options, &handlers, &op->server, err);
 }

@@ -43,20 +43,25 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 16,
+    PP_RING_VERSION = 18,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
-    PP_RING_NAME = 182, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
+    PP_RING_NAME = 181, /**< bytes with the NUL; a longer name keeps its tail behind "..." */
     PP_RING_TYPE = 64,
+    PP_RING_UUID = 48, /**< of a GPU, or of a part of one, with its NUL */
     PP_RING_TEXT = 256,
     PP_RING_DIGEST = 24,
     PP_RING_KERNEL_NAMES = 4095,    /**< numbers from 1 on */
     PP_RING_NAMES_SIZE = 256 << 10, /**< bytes of all, each with its NUL */
     PP_RING_KERNEL_NAME = 4096,     /**< bytes of one with its NUL; a longer one is cut */
     PP_RING_SITES = 512,            /**< numbers from 1 on */
-    PP_RING_FILE = 252, /**< bytes with the NUL; a longer path keeps its tail behind "..." */
+    PP_RING_FILE = 252,       /**< bytes with the NUL; a longer path keeps its tail behind "..." */
+    PP_RING_GRAPHS = 2048,    /**< compiled graphs that are told, each as often as regions run it */
+    PP_RING_LAUNCHES = 16384, /**< of all of these */
     PP_RING_GPUS = 1024,
+    PP_RING_DEVICES = 16,     /**< GPUs of a process that are told apart */
+    PP_RING_MODELS = 2,       /**< of these; of a third one it is not known what it is */
     PP_RING_DWELLS = 1 << 24, /**< numbers of dwells, as the wire has them */
 };
 
@@ -77,9 +82,16 @@ typedef enum pp_mark_kind {
     PP_MARK_LOST,      /**< value marks were lost before the next one: the ring was full */
     PP_MARK_COUNTED,   /**< `layer` steps have ended, one after the other, in which nothing was
                             marked: value is the ns that they took, until `time` */
-    PP_MARK_WAIT, /**< the host waited: in `epoch` calls of the pp_wait_call that `phase` is, made
-                       by the site that `layer` is (0: not known), the last until `time`; value
-                       is the ns that they took together. Of what is open in its thread. */
+    PP_MARK_WAIT,   /**< the host waited: in `epoch` calls of the pp_wait_call that `phase` is, made
+                         by the site that `layer` is (0: not known), the last until `time`; value
+                         is the ns that they took together. Of what is open in its thread. */
+    PP_MARK_MEMORY, /**< of a step with PP_MARK_STEP_MEMORY, behind its other marks: the bytes that
+                         torch's allocator had allocated on the GPU at the mark of this time are
+                         value, the most from there to the next of these are peak. From one to
+                         another of the same time: what a backward that ends there lets go last */
+    PP_MARK_GRAPH, /**< a compiled graph has run on the host, within a region's piece: until `time`,
+                        for the ns that value is; `layer` is the number of the graph, 0: of one of
+                        which nothing is known */
 } pp_mark_kind;
 
 /** docs/timing.md; the numbers are the wire's. Those that are not a layer's have layer 0. */
@@ -101,6 +113,9 @@ enum {
     PP_MARK_KERNELS = 1,    /**< times are the host's, kernels tell the GPU's */
     PP_MARK_DWELL = 2,      /**< of START: no training, one layer replayed in one phase */
     PP_MARK_BACKGROUND = 4, /**< with it: what goes with the replays, without the layer */
+    /** Of START and STEP: the step is there for what it allocates; its times mean nothing, and are
+     * the host's. */
+    PP_MARK_STEP_MEMORY = 8,
 };
 
 /** Flag of BEGIN, with PP_MARK_INFERENCE: the module trains. So it may be a forward that backward
@@ -109,6 +124,8 @@ enum { PP_MARK_TRAINS = 1 };
 
 /** Flag of END: the same call goes on later. */
 enum { PP_MARK_PAUSES = 2 };
+/** Flag of BEGIN, with PP_MARK_BACKWARD: a call that has ended, as it seemed, goes on. */
+enum { PP_MARK_RESUMES = 2 };
 
 /** Flags of BEGIN and END of work outside of modules (sidecar/agent/outside.h). */
 enum {
@@ -119,6 +136,14 @@ enum {
     PP_MARK_AGAIN = 32, /**< of a recompute: all that a checkpoint runs again */
     PP_MARK_RANGE = 64, /**< the program has marked it, or it is a compiler's: it may end before
                            what began in it, and begin in a backward */
+};
+
+/** Numbers of threads, of marks and of kernels. */
+enum {
+    PP_THREAD_UNKNOWN = 0,    /**< of a kernel; of a piece: it is autograd's engine's, whose threads
+                                   are those that ran backward */
+    PP_THREAD_SHARED = 254,   /**< of all those for which there was no number left */
+    PP_THREAD_STRANGER = 255, /**< of a kernel: that of a thread that has made no mark */
 };
 
 /** Whether a phase is a layer's, and not the step's. */
@@ -137,10 +162,15 @@ typedef struct pp_mark {
     uint8_t kind;
     uint8_t phase;
     uint8_t flags;
-    uint8_t thread; /**< small number of the thread that made it, modulo 256 */
+    uint8_t thread; /**< number of the thread that made it, from 1 to PP_THREAD_SHARED */
     int64_t value;
-    int32_t epoch; /**< of a STEP; PP_MARK_UNKNOWN where not known */
-    int32_t batch;
+    union {
+        struct {
+            int32_t epoch; /**< of a STEP; PP_MARK_UNKNOWN where not known */
+            int32_t batch;
+        };
+        int64_t peak; /**< of a MEMORY */
+    };
 } pp_mark;
 
 /** One kernel, copy or fill that ran on the GPU, 32 bytes; all times of the marks' clock. */
@@ -161,11 +191,28 @@ enum {
      * `kernels_lost` are among them: what is lost later is of later captures. */
     PP_KERNEL_COMPLETE = 2,
     PP_KERNEL_COPY = 4,         /**< no kernel but a copy or fill */
-    PP_KERNEL_COPY_SHIFT = 4,   /**< from this bit on its pp_copy_type, in four bits ... */
-    PP_KERNEL_MEMORY_SHIFT = 8, /**< ... and the host's memory, a pp_copy_memory in four */
-    PP_KERNEL_COPY_MASK = 15,
-    PP_KERNEL_NAME_SHIFT = 16, /**< from this bit on: the number of its name; 0: it has none */
+    PP_KERNEL_COPY_SHIFT = 3,   /**< from this bit on its pp_copy_type ... */
+    PP_KERNEL_MEMORY_SHIFT = 6, /**< ... and the host's memory, a pp_copy_memory */
+    PP_KERNEL_COPY_MASK = 7,
+    PP_KERNEL_MEMORY_MASK = 3,
+    PP_KERNEL_DEVICE_SHIFT = 8, /**< CUDA's number of the GPU that ran it, in this process ... */
+    PP_KERNEL_DEVICE_MASK = PP_RING_DEVICES - 1,
+    PP_KERNEL_THREAD_SHIFT = 12, /**< ... and the thread that launched it */
+    PP_KERNEL_THREAD_MASK = 255,
+    PP_KERNEL_NAME_SHIFT = 20, /**< from this bit on: the number of its name; 0: it has none */
 };
+
+_Static_assert(PP_RING_KERNEL_NAMES < 1 << (32 - PP_KERNEL_NAME_SHIFT), "each has its number");
+
+static inline unsigned pp_kernel_device(const pp_kernel *kernel)
+{
+    return kernel->flags >> PP_KERNEL_DEVICE_SHIFT & PP_KERNEL_DEVICE_MASK;
+}
+
+static inline uint8_t pp_kernel_thread(const pp_kernel *kernel)
+{
+    return (uint8_t)(kernel->flags >> PP_KERNEL_THREAD_SHIFT & PP_KERNEL_THREAD_MASK);
+}
 
 /** What a copy or fill is; the numbers are the wire's, as those of pp_copy_memory. */
 typedef enum pp_copy_type {
@@ -200,6 +247,21 @@ typedef enum pp_replay_skip {
     PP_LEFT_NO_MODULE, /**< work outside of modules: nothing can be called for it */
     PP_LEFT_COUNT,
 } pp_replay_skip;
+
+/** Why layers in a layer are not told, or not all of their work (docs/timing.md); the numbers are
+ * the wire's. */
+typedef enum pp_whole_reason {
+    PP_WHOLE_NOT = 0,
+    PP_WHOLE_FOLDED,     /**< the model has more layers than the ring */
+    PP_WHOLE_SESSION,    /**< a session leaves layers out, has a depth or no Forward */
+    PP_WHOLE_KERNELS,    /**< no kernels are recorded */
+    PP_WHOLE_FUNCTION,   /**< it was compiled of a function */
+    PP_WHOLE_COMPILER,   /**< the compiler tells nothing that is known here */
+    PP_WHOLE_UNRECORDED, /**< nothing was recorded of a graph */
+    PP_WHOLE_SHARED,     /**< a graph is not of its modules alone, or there were too many */
+    PP_WHOLE_UNFIT,      /**< other kernels ran than were recorded */
+    PP_WHOLE_COUNT,
+} pp_whole_reason;
 
 /** Calls in which the host may wait for the GPU (docs/timing.md). Of the numbers of one ring only:
  * elsewhere they have names. */
@@ -250,13 +312,62 @@ typedef struct pp_ring_site {
     char file[PP_RING_FILE];
 } pp_ring_site;
 
-/** One layer; written once, before the header's layer_count covers it, but for skip_reason. */
+/** What a launch of a compiled graph is, where that is no kernel of the compiler's own. */
+typedef enum pp_ring_op {
+    PP_OP_UNKNOWN,     /**< may launch anything, or nothing */
+    PP_OP_PRODUCT,     /**< of matrices: one kernel, and one behind it that adds up parts */
+    PP_OP_ATTENTION,   /**< one kernel that says so in its name, or several */
+    PP_OP_CONVOLUTION, /**< one kernel or several */
+    PP_OP_SUM, /**< of what the written kernel before it left in parts: one kernel, and behind it
+                    perhaps one that casts */
+    PP_OPS,
+} pp_ring_op;
+
+/** One launch of a compiled graph, in their order. */
+typedef struct pp_ring_launch {
+    uint64_t name;  /**< pp_ring_hash of the kernel's; 0: a call of a library */
+    uint32_t layer; /**< that it works for */
+    uint32_t op;    /**< a pp_ring_op, of such a call */
+} pp_ring_launch;
+
+/** A compiled graph, as it is run within a region. Written once, as its launches are, before the
+ * header's graph_count covers it. */
+typedef struct pp_ring_graph {
+    uint32_t graph;  /**< its number in marks, from 1 on */
+    uint32_t region; /**< the layer whose piece it runs in */
+    uint32_t first;  /**< of the table of launches */
+    uint32_t count;
+} pp_ring_graph;
+
+/** Of a kernel's name, as far as the ring has it: of 64 bits, so that two of one process never
+ * share one in practice; not 0. */
+static inline uint64_t pp_ring_hash(const char *name, size_t n)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < n && i < PP_RING_KERNEL_NAME - 1; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    return hash ? hash : 1;
+}
+
+/** One layer; written once, before the header's layer_count covers it, but for reasons. */
 typedef struct pp_ring_layer {
     int64_t parameters;
     uint8_t skip_reason[2]; /**< a pp_replay_skip each for forward and backward */
+    uint8_t whole_reason;   /**< a pp_whole_reason */
     char name[PP_RING_NAME];
     char type[PP_RING_TYPE];
 } pp_ring_layer;
+
+/** A GPU of the process, as the driver tells it; 0 and "": not known. */
+typedef struct pp_ring_device {
+    char uuid[PP_RING_UUID];
+    int32_t capability; /**< CUDA's: 10 times the major number, and the minor */
+    int32_t multiprocessors;
+    int32_t sm_khz; /**< the highest */
+    int32_t memory_khz;
+    int32_t memory_bits; /**< width of the bus */
+    int32_t model;       /**< which of the header's gpu_models it is, from 1 on */
+} pp_ring_device;
 
 /** What the agent has put into batches already: an agent after this one goes on from there. */
 typedef struct pp_ring_told {
@@ -266,6 +377,8 @@ typedef struct pp_ring_told {
     int64_t paused;
     uint32_t process; /**< the process's number in batches, plus one; 0: none yet */
     uint32_t reserved;
+    /** The same of each of its GPUs, by CUDA's number. */
+    uint32_t gpus[PP_RING_DEVICES];
 } pp_ring_told;
 
 /**
@@ -293,18 +406,22 @@ typedef struct pp_ring_header {
     char kernels[PP_RING_TYPE];  /**< why busy times are not known; "": they are */
     char copies[PP_RING_TYPE];   /**< why copies and fills are not recorded with kernels; "": they
                                     are, or kernels are not */
+    char memory[PP_RING_TYPE];   /**< why it is not known what layers allocate; "": it is, or it was
+                                    not looked at */
     char refusal[PP_RING_TYPE];  /**< why this process is not profiled; "": it can be */
     char pm[PP_RING_TYPE];       /**< "started": there is a sampler (samples.h); else why there is
                                       none; "": none was asked for, or it is not decided */
     char isolated[PP_RING_TYPE]; /**< why layers are not replayed (docs/replay.md); "": they are,
                                    or none was asked for */
-    char gpus[PP_RING_GPUS];     /**< UUIDs, comma-separated */
-    /* As the driver tells them of the one GPU in `gpus`; 0: not known. */
-    int32_t capability; /**< CUDA's: 10 times the major number, and the minor */
-    int32_t multiprocessors;
-    int32_t sm_khz; /**< the highest */
-    int32_t memory_khz;
-    int32_t memory_bits; /**< width of the bus */
+    char gpus[PP_RING_GPUS];     /**< UUIDs, comma-separated: what is known without kernels */
+    pp_ring_device devices[PP_RING_DEVICES];       /**< by CUDA's numbers in this process */
+    char gpu_models[PP_RING_MODELS][PP_RING_TYPE]; /**< "NVIDIA H200"; "": no further one */
+    uint32_t samplers; /**< GPUs of which each has a sampler of its own, as bits by these numbers;
+                          0: of the one GPU there is one, or none */
+    uint32_t samplers_started; /**< those of them that run, and those that do not, for a reason that
+                                  `pm` tells */
+    uint32_t samplers_failed;
+    uint32_t reserved1;
     int32_t rank;
     int32_t world_size;
     int64_t process_id; /**< in the trainer's own pid namespace; for people */
@@ -326,6 +443,8 @@ typedef struct pp_ring_header {
     uint64_t kernels_lost; /**< ever */
     uint32_t names_size;   /**< bytes of names of kernels that are written, whole ones */
     uint32_t site_count;
+    uint32_t graph_count;
+    uint32_t reserved2;
 
     /* Written by the agent. */
     _Alignas(64) uint64_t tail; /**< marks that are in batches, or will be in none */
@@ -344,8 +463,11 @@ _Static_assert(sizeof(pp_mark) == 32, "the layout is shared between builds");
 _Static_assert(sizeof(pp_kernel) == 32, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_site) == 256, "the layout is shared between builds");
 _Static_assert(sizeof(pp_ring_layer) == 256, "the layout is shared between builds");
+_Static_assert(sizeof(pp_ring_launch) == 16, "the layout is shared between builds");
+_Static_assert(sizeof(pp_ring_graph) == 16, "the layout is shared between builds");
 _Static_assert(offsetof(pp_ring_header, mode) - offsetof(pp_ring_header, tail) >= 64,
                "the hook's thread does not wait on the line that every batch changes");
+_Static_assert(sizeof(pp_ring_header) <= 4096, "a process that is not told takes a page");
 _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of their own");
 
 #define PP_RING_LAYERS_AT sizeof(pp_ring_header)
@@ -355,6 +477,8 @@ _Static_assert(sizeof(pp_ring_header) % 64 == 0, "tables start on a line of thei
  * their numbers. */
 #define PP_RING_NAMES_AT (PP_RING_KERNELS_AT + PP_RING_KERNELS * sizeof(pp_kernel))
 #define PP_RING_SITES_AT (PP_RING_NAMES_AT + PP_RING_NAMES_SIZE)
-#define PP_RING_SIZE (PP_RING_SITES_AT + PP_RING_SITES * sizeof(pp_ring_site))
+#define PP_RING_GRAPHS_AT (PP_RING_SITES_AT + PP_RING_SITES * sizeof(pp_ring_site))
+#define PP_RING_LAUNCHES_AT (PP_RING_GRAPHS_AT + PP_RING_GRAPHS * sizeof(pp_ring_graph))
+#define PP_RING_SIZE (PP_RING_LAUNCHES_AT + PP_RING_LAUNCHES * sizeof(pp_ring_launch))
 
 #endif

@@ -4,7 +4,9 @@
  *
  * - The sampler makes `.new-<id>-samples`, reserves its pages, fills in the header, takes
  * flock(LOCK_EX) on it and renames it to `<id>.samples`. `<id>` is that of the training process's
- * ring. On its way out it removes the file; the lock falls when it is gone, whatever ended it.
+ * ring; where several of its GPUs are sampled each has a file, `<id>-<number>.samples` by CUDA's
+ * number of it. On its way out it removes the file; the lock falls when it is gone, whatever ended
+ * it.
  * - The agent reads with pread() and writes with pwrite(), and checks what it reads, as with a ring
  *   (ring.h).
  * - Samples flow through a single-producer single-consumer queue: `head` is the sampler's, `tail`

@@ -149,6 +149,7 @@ WRONG_VALUES = (
     "config.injection.gpuResources[0]=nvidia.com gpu", 'config.injection.gpuResources[0]=""',
     "config.injection.release=perhaps", "config.injection.nativeSidecar=always", "config.ingest.endpoint=ws://x/y",
     "config.api.connections=0", "config.api.queryTimeout=1h", "config.api.enabled=perhaps",
+    "config.page.enabled=perhaps", "config.page.openPort=65536", "config.page.openPort=open",
     "config.ingest.maxConnections=0", "config.ingest.maxConnections=many", "config.http.bindAddress=localhost",
     "config.kubernetes.namespace=ML", "config.kubernetes.requestsPerSecond=0", "config.log.level=loud",
     "config.sampling.periodMicroseconds=1", "config.attribution.maxStandardErrorPoints=51",

@@ -84,9 +84,17 @@ static void copy_name(const char *name, char out[NAME_MAX_BYTES])
         (void)snprintf(out, NAME_MAX_BYTES, "(not told apart)");
 }
 
-/* Its lines; part: of the time of the item's kernels. Lines written, or -1. */
+/* Of n lines those of one of several calls: as many each, and what is left over of the first ones.
+ */
+static int64_t lines_of_call(int64_t n, int call, int calls)
+{
+    return n / calls + (call < n % calls);
+}
+
+/* Its lines in a call of the item; part: of the time of the item's kernels. Lines written, or -1.
+ */
 static int64_t write_kernel(orion *o, const json_t *item, const json_t *kernel, double part,
-                            pp_error *err)
+                            const pp_training_work *work, pp_error *err)
 {
     char name[NAME_MAX_BYTES];
     const double calls = pp_figure_number(kernel, "callsPerStep");
@@ -95,9 +103,9 @@ static int64_t write_kernel(orion *o, const json_t *item, const json_t *kernel, 
         return pp_error_field(err, "kernels",
                               "of %s %s have no number of calls of use, or too many",
                               pp_figure_text(item, "layer"), pp_figure_text(item, "phase"));
-    const int64_t n = llround(calls);
+    const int64_t all = llround(calls), n = lines_of_call(all, work->call, work->calls);
     const int64_t ns = calls > 0 ? llround(ms / calls * 1e6) : 0;
-    o->uneven += fabs(calls - (double)n) > 0.01;
+    o->uneven += work->call == 0 && fabs(calls - (double)all) > 0.01;
     copy_name(pp_figure_text(kernel, "name"), name);
     for (int64_t i = 0; i < n; i++)
         (void)fprintf(o->job->to, "%s,%d,0,%lld,%lld\n", name, profile_of(item, part),
@@ -108,24 +116,27 @@ static int64_t write_kernel(orion *o, const json_t *item, const json_t *kernel, 
 
 /* ---- of an item ---- */
 
-static int write_item(orion *o, const json_t *item, bool placed, pp_error *err)
+/* `work`: the call of it; NULL: it is not known when it runs. */
+static int write_item(orion *o, const json_t *item, const pp_training_work *work, pp_error *err)
 {
     size_t i;
     json_t *kernel;
     double all = 0;
     int64_t lines = 0;
+    static const pp_training_work once = {.calls = 1};
     const json_t *kernels = json_object_get(item, "kernels");
     json_array_foreach((json_t *)(uintptr_t)kernels, i, kernel) all +=
         pp_figure_number(kernel, "millisecondsPerStep");
     json_array_foreach((json_t *)(uintptr_t)kernels, i, kernel)
     {
         const double ms = pp_figure_number(kernel, "millisecondsPerStep");
-        const int64_t n = write_kernel(o, item, kernel, all > 0 ? ms / all : 1, err);
+        const int64_t n =
+            write_kernel(o, item, kernel, all > 0 ? ms / all : 1, work ? work : &once, err);
         if (n < 0)
             return -1;
         lines += n;
     }
-    if (!placed)
+    if (!work)
         o->unplaced += (size_t)lines;
     else if (json_array_size(kernels) > 1)
         o->unordered += (size_t)lines;
@@ -148,7 +159,7 @@ static int write_placed(orion *o, const pp_training_work *work, pp_error *err)
     json_array_foreach(json_object_get(o->gpu, "items"), i, item)
     {
         if (is_of(item, work))
-            return write_item(o, item, true, err);
+            return write_item(o, item, work, err);
     }
     return 0;
 }
@@ -168,7 +179,7 @@ static int write_unplaced(orion *o, const pp_training_recorded *r, pp_error *err
     json_t *item;
     json_array_foreach(json_object_get(o->gpu, "items"), i, item)
     {
-        if (!is_placed(r, item) && write_item(o, item, false, err) < 0)
+        if (!is_placed(r, item) && write_item(o, item, NULL, err) < 0)
             return -1;
     }
     return 0;

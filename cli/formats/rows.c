@@ -31,21 +31,36 @@ typedef struct column {
     json_t *(*make)(const source *); /* a new reference, or NULL: not known */
 } column;
 
-static json_t *name_of_training(const source *s)
+/* What a session's results say of a row, or what import would call it. */
+static json_t *text_of(const json_t *object, const char *key, const char *otherwise)
 {
-    return json_string(s->training->name);
+    const char *text = pp_json_get_string(object, key, NULL);
+    return json_string(text && *text ? text : otherwise);
 }
 
-static json_t *namespace_of_runs(const source *s)
+static json_t *name_of_session(const source *s)
 {
-    (void)s;
-    return json_string("local");
+    return text_of(s->training->results, "session", s->training->name);
 }
 
-static json_t *kind_of_runs(const source *s)
+static json_t *namespace_of(const source *s)
 {
-    (void)s;
-    return json_string("Run");
+    return text_of(s->training->results, "namespace", "local");
+}
+
+static json_t *kind_of_workload(const source *s)
+{
+    return text_of(s->gpu, "workloadKind", "Run");
+}
+
+static json_t *name_of_workload(const source *s)
+{
+    return text_of(s->gpu, "workloadName", s->training->name);
+}
+
+static json_t *name_of_pod(const source *s)
+{
+    return text_of(s->gpu, "pod", s->training->name);
 }
 
 /* Of what is no layer the kind says it all. */
@@ -142,11 +157,11 @@ static json_t *elapsed_mean(const source *s)
 
 /* In the view's order, as the HTTP API has it too. */
 static const column columns[] = {
-    {"namespace", TEXT, OF_TRAINING, NULL, namespace_of_runs},
-    {"session", TEXT, OF_TRAINING, NULL, name_of_training},
-    {"workload_kind", TEXT, OF_TRAINING, NULL, kind_of_runs},
-    {"workload_name", TEXT, OF_TRAINING, NULL, name_of_training},
-    {"pod_name", TEXT, OF_TRAINING, NULL, name_of_training},
+    {"namespace", TEXT, OF_TRAINING, NULL, namespace_of},
+    {"session", TEXT, OF_TRAINING, NULL, name_of_session},
+    {"workload_kind", TEXT, OF_TRAINING, NULL, kind_of_workload},
+    {"workload_name", TEXT, OF_TRAINING, NULL, name_of_workload},
+    {"pod_name", TEXT, OF_TRAINING, NULL, name_of_pod},
     {"gpu_uuid", TEXT, OF_GPU, "gpu", NULL},
     {"kind", TEXT, OF_ITEM, "kind", NULL},
     {"layer", TEXT, OF_ITEM, "layer", NULL},
@@ -164,10 +179,21 @@ static const column columns[] = {
     {"busy_reason", TEXT, OF_ITEM, "busyReason", NULL},
     {"bound", TEXT, OF_ITEM, "bound", NULL},
     {"bound_likely", REAL, OF_ITEM, "boundLikely", NULL},
+    {"memory_peak_bytes", INTEGER, OF_ITEM, "memoryPeakBytes", NULL},
+    {"memory_live_bytes", INTEGER, OF_ITEM, "memoryLiveBytes", NULL},
+    {"whole_reason", TEXT, OF_ITEM, "wholeReason", NULL},
+    {"ms_per_step_stderr", REAL, OF_ITEM, "millisecondsPerStepStandardError", NULL},
+    {"ms_per_step_freedom", REAL, OF_ITEM, "millisecondsPerStepFreedom", NULL},
+    {"busy_ms_per_step_stderr", REAL, OF_ITEM, "busyMillisecondsPerStepStandardError", NULL},
+    {"busy_ms_per_step_freedom", REAL, OF_ITEM, "busyMillisecondsPerStepFreedom", NULL},
     {"step_ns", INTEGER, OF_GPU, "stepNs", NULL},
+    {"step_ms_stderr", REAL, OF_GPU, "stepMsStandardError", NULL},
+    {"step_ms_freedom", REAL, OF_GPU, "stepMsFreedom", NULL},
     {"gap_ns", INTEGER, OF_GPU, "gapNs", NULL},
     {"counted_steps", INTEGER, OF_GPU, "countedSteps", NULL},
     {"counted_ms_per_step", REAL, OF_GPU, "countedStepMs", NULL},
+    {"counted_ms_per_step_stderr", REAL, OF_GPU, "countedStepMsStandardError", NULL},
+    {"counted_ms_per_step_freedom", REAL, OF_GPU, "countedStepMsFreedom", NULL},
     {"counted_idle_share", REAL, OF_GPU, "countedIdleShare", NULL},
     {"marked_steps", INTEGER, OF_GPU, "steps", NULL},
     {"captures", INTEGER, OF_GPU, "captures", NULL},

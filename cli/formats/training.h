@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** A layer in a phase, or one of the step's own phases (`layer` ""), in the order in which a step
- * comes to them. */
+/** A call of a layer in a phase, or one of the step's own phases (`layer` ""), in the order in
+ * which a step comes to them. */
 typedef struct pp_training_work {
     char *layer;
     const char *phase; /**< as on the wire; static */
+    int call, calls;   /**< which one, from 0, of so many that a step makes */
     double place;      /**< ns from the step's begin, in the mean */
 } pp_training_work;
 

@@ -1,7 +1,7 @@
 /* Copies and fills, over a run's batches, and below its table. */
-#include "cli/results.h"
-#include "cli/run_copies.h"
-#include "cli/table_copies.h"
+#include "cli/results/results.h"
+#include "cli/run/run_copies.h"
+#include "cli/tables/table_copies.h"
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 

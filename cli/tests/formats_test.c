@@ -1,6 +1,6 @@
 /* Texts and numbers as CSV has them, and texts that reach a terminal. */
 #include "cli/formats/csv.h"
-#include "cli/names.h"
+#include "cli/terminal/names.h"
 #include "common/tests/cmocka_all.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* Kernels of layers: summed over batches, told in results.json, and printed below the table's rows.
  */
-#include "cli/names.h"
-#include "cli/results.h"
-#include "cli/run_kernels.h"
-#include "cli/table.h"
+#include "cli/results/results.h"
+#include "cli/run/run_kernels.h"
+#include "cli/tables/table.h"
+#include "cli/terminal/names.h"
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "estimate/activity_builder.h"
@@ -411,7 +411,7 @@ static void overloads_keep_their_arguments(void **state)
     holds(text, "50.0%  void scale(float*)\n");
     holds(text, "33.3%  void scale(double*)\n");
     holds(two, "50.0%  scale\n");
-    PP_CLEANUP_FREE char *terminal = printed(of, 80, 3);
+    PP_CLEANUP_FREE char *terminal = printed(of, 120, 3);
     assert_string_equal(terminal, text);
 #define LONG "scale(unsigned int, unsigned int, unsigned int, unsigned int, "
     static const char *const longer[] = {LONG "float*)", LONG "double*)", ""};

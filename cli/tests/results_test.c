@@ -1,6 +1,6 @@
 /* Busy times in results.json, layers.csv and the table: what is not known is never 0. */
-#include "cli/results.h"
-#include "cli/table.h"
+#include "cli/results/results.h"
+#include "cli/tables/table.h"
 #include "common/file.h"
 #include "common/tests/cmocka_all.h"
 
@@ -26,7 +26,8 @@ static json_t *results(bool known)
          .share = 0.8,
          .busy_ns = known ? 3 * MS : -1,
          .idle_share = known ? 0.625 : (double)NAN,
-         .busy_reason = why},
+         .busy_reason = why,
+         .whole_reason = known ? NULL : "it has \033 no names"},
         {.kind = PP_ITEM_DATA,
          .phase = PP_PHASE_DATA,
          .layer = (char *)(uintptr_t) "",
@@ -116,15 +117,20 @@ static void known_times_are_shown(void **state)
     json_t *read = NULL;
     char *csv = written(of, &read);
     char *table = printed(read);
-    holds(csv, ",share,busy_ns,busy_ms_per_step,idle_share,sm_active");
+    holds(
+        csv,
+        ",share,busy_ns,busy_ms_per_step,idle_share,memory_peak_bytes,memory_live_bytes,sm_active");
     holds(csv,
           "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,3,8000000,4,3,0.8,3000000,1.5,0.625,");
     holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,,0.2,0,0,1,");
     holds(table,
           "2 steps of 5.000 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s (");
     holds(table,
-          "bot.0                    Linear recompute    1.50    ≤4.000  80.0%     1.500 ≤62.5%\n");
-    holds(table, "           1000.000  20.0%     0.000 100.0%\n");
+          "bot.0                    Linear recompute    1.50    ≤4.000  80.0%     1.500  ≤62.5%\n");
+    holds(table,
+          "\ncostliest layer: bot.0, at most 80.0 % of a step (3.000 to 4.000 ms); what bounds "
+          "it is not known; more takes: data, 20.0 %\n");
+    holds(table, "           1000.000  20.0%     0.000  100.0%\n");
     assert_null(strstr(table, "busy times"));
     free(csv);
     free(table);
@@ -143,8 +149,34 @@ static void bounds_are_shown(void **state)
     char *table = printed(read);
     holds(table, "   idle bound\n");
     holds(table, "≤62.5% Memory? \n");
+    holds(table, "; perhaps bound by memory bandwidth (93.0 % sure); more");
     holds(table, "100.0% -       \n");
     free(table);
+    json_decref(of);
+    json_decref(read);
+}
+
+/* In MiB; beside a file's bytes. */
+static void memory_is_shown(void **state)
+{
+    (void)state;
+    json_t *of = results(true), *read = NULL;
+    json_t *items = json_object_get(json_array_get(json_object_get(of, "gpus"), 0), "items");
+    char *table = printed(of);
+    assert_null(strstr(table, "MiB"));
+    free(table);
+    (void)json_object_set_new(json_array_get(items, 0), "memoryPeakBytes", json_integer(3 << 20));
+    (void)json_object_set_new(json_array_get(items, 0), "memoryLiveBytes",
+                              json_integer(-(1 << 19)));
+    char *csv = written(of, &read);
+    holds(csv, ",idle_share,memory_peak_bytes,memory_live_bytes,");
+    holds(csv, ",3145728,-524288,");
+    table = printed(read);
+    holds(table, "   idle  peak MiB  live MiB\n");
+    holds(table, "≤62.5%       3.0      -0.5\n");
+    holds(table, "100.0%         -         -\n");
+    free(table);
+    free(csv);
     json_decref(of);
     json_decref(read);
 }
@@ -174,8 +206,8 @@ static void names_are_whole_or_lose_their_middle(void **state)
                  "1.500  50.0%");
     holds(whole, "not listed: 1 row of layers that take less than a microsecond of a step\n");
     assert_null(strstr(whole, "self_attn.drop"));
-    holds(narrow, "base_mod…yers.0.self_attn.q_proj Linear");
-    holds(narrow, "base_mod…yers.1.self_attn.q_proj Linear");
+    holds(narrow, "base_model.model.mod….0.self_attn.q_proj Linear");
+    holds(narrow, "base_model.model.mod….1.self_attn.q_proj Linear");
     free(whole);
     free(wide);
     free(narrow);
@@ -199,8 +231,11 @@ static void unknown_times_are_not_zero(void **state)
                         "another CUPTI client");
     holds(csv, "\"recompute\",0,3,8000000,4,,0.8,,,,");
     holds(table, "2 steps of 5.000 ms, in 2 captures over 3.5 s (");
-    holds(table, "recompute    1.50     4.000  80.0%         -      -\n");
+    holds(table, "recompute    1.50     4.000  80.0%         -       -\n");
     holds(table, "\nbusy times are not known: another CUPTI client\n");
+    assert_string_equal(json_string_value(json_object_get(item, "wholeReason")),
+                        "it has \033 no names");
+    holds(table, "\ntold whole: bot.0: it has ? no names\n");
     free(csv);
     free(table);
     json_decref(of);
@@ -288,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_no_formulas),
         cmocka_unit_test(bounds_are_shown),
+        cmocka_unit_test(memory_is_shown),
         cmocka_unit_test(known_times_are_shown),
         cmocka_unit_test(names_are_whole_or_lose_their_middle),
         cmocka_unit_test(unknown_times_are_not_zero),

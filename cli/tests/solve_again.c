@@ -4,14 +4,15 @@
  * its batches and samples. MS: as an operator solves whose exporter is collected, and scraped,
  * every so many ms. For tests that hold readers of one session against each other.
  */
-#include "cli/recording.h"
-#include "cli/results.h"
-#include "cli/run_copies.h"
-#include "cli/run_kernels.h"
-#include "cli/run_pattern.h"
-#include "cli/run_ranks.h"
-#include "cli/run_waits.h"
-#include "cli/solve.h"
+#include "cli/recording/chip.h"
+#include "cli/recording/recording.h"
+#include "cli/recording/solve.h"
+#include "cli/results/results.h"
+#include "cli/run/run_copies.h"
+#include "cli/run/run_kernels.h"
+#include "cli/run/run_pattern.h"
+#include "cli/run/run_ranks.h"
+#include "cli/run/run_waits.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 
@@ -47,7 +48,8 @@ static int take_solution(void *user, const pp_estimates *solution, pp_error *err
     json_t *gpu = pp_results_of_solution(solution);
     if (json_array_append_new(a->gpus, gpu) < 0)
         return pp_error_nomem(err);
-    if (pp_run_kernels_describe(a->kernels, a->activity, gpu, err) < 0)
+    if (pp_run_kernels_describe(a->kernels, a->activity, gpu, err) < 0 ||
+        pp_chip_describe(a->activity, gpu, err) < 0)
         return -1;
     return pp_run_pattern_add(&a->pattern, a->activity, solution, a->ranks, err);
 }

@@ -33,7 +33,7 @@ def rows_of_parquet(out):
     return pyarrow.parquet.read_table(io.BytesIO(out))
 
 
-@pytest.mark.parametrize("recording", ["demo", "in_step", "regression", "replay", "sampling"])
+@pytest.mark.parametrize("recording", ["demo", "h200", "in_step", "regression", "replay", "sampling"])
 def test_parquet_is_the_same_as_json(recording):
     table = rows_of_parquet(parquet(RECORDINGS / recording))
     expected = list(rows_of_json(written("--format=json", RECORDINGS / recording)))

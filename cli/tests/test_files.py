@@ -130,7 +130,7 @@ OF_METRIC = {"mean": "mean", "stderr": "standardError", "windows": "windows", "m
              "group_name": "group", "group_mean": "groupMean", "group_stderr": "groupStandardError", "reason": "reason"}
 
 
-@pytest.mark.parametrize("recording", ["demo", "in_step", "regression", "replay", "sampling"])
+@pytest.mark.parametrize("recording", ["demo", "h200", "in_step", "regression", "replay", "sampling"])
 def test_rows_have_all_digits_that_results_have(recording):
     at = RECORDINGS / recording
     known = {(gpu["gpu"], one["kind"], one["layer"], one["phase"] if one["kind"] == "layer" else ""): (gpu, one)
@@ -214,6 +214,7 @@ def test_hostile_names_harm_no_terminal(tmp_path):
 
 @pytest.mark.parametrize("by, expected", [
     ("layer", ["bottom", "bottom", "top", "data", "other", "idle", "job"]),
+    ("time", ["top", "data", "bottom", "bottom", "other", "idle", "job"]),
     ("ms_per_step", ["top", "data", "bottom", "bottom", "other", "idle", "job"]),
     ("sm_active", ["bottom", "bottom", "top", "data", "other", "idle", "job"]),
     ("DRAMActive", ["top", "data", "bottom", "other", "bottom", "idle", "job"])])
@@ -234,7 +235,27 @@ def test_rows_in_another_order(tmp_path, by, expected):
     assert [one["layer"] or one["kind"] for one in told] == expected
     assert [one["phase"] for one in told if one["layer"] == "bottom"] == ["forward", "backward"]
     table = written(f"--sort={by}", at)
-    assert [line.split()[0] for line in table.splitlines()[3:3 + len(rows)]] == expected
+    assert [line.split()[0] for line in table.splitlines()[4:4 + len(rows)]] == expected
+
+
+def test_rows_by_their_texts():
+    for by in ("type", "phase", "bound"):
+        told = json.loads(written("--format=json", f"--sort={by}", RECORDINGS / "h200"))["items"]
+        known = [one[by] for one in told if one["kind"] == "layer" and one[by]]
+        assert [one[by] for one in told][:len(known)] == sorted(known) and len(set(known)) > 1
+        assert [one["kind"] for one in told][-2:] == ["idle", "job"]
+
+
+@pytest.mark.parametrize("recording", ["sampling", "h200", "demo", "replay"])
+def test_rows_are_read_again(tmp_path, recording):
+    """As the HTTP API answers them: the same rows, and the same table but for what rows do not have."""
+    rows = written("--format=json", RECORDINGS / recording)
+    (tmp_path / "layers.json").write_text(rows)
+    again = written("--format=json", tmp_path / "layers.json")
+    assert again == rows and json.loads(again)["items"][0]["session"] == recording
+    table, whole = (written(at).splitlines() for at in (tmp_path / "layers.json", RECORDINGS / recording))
+    assert [line for line in table if "±" in line and "percent" not in line] == [line for line in whole if "±" in line and "percent" not in line
+                                                                               and not line.startswith("bound by")]
 
 
 def test_several_and_files(training, tmp_path):
@@ -253,9 +274,9 @@ def test_nothing_was_sampled(tmp_path):
 
 
 def test_wrong_arguments(training):
-    assert refused("--format=xml", training).startswith("--format must be table, csv, json, parquet, koordinator, ")
+    assert refused("--format=xml", training).startswith("--format must be table, csv, json, html, parquet, koordinator, ")
     assert refused("--format=csv", "--kernels", training) == "--kernels is of the table"
-    assert refused("--sort=x", training).startswith("--sort must be layer, ms_per_step")
+    assert refused("--sort=x", training).startswith("--sort must be layer, type, phase, bound, time, share, ")
     assert refused("--sort=layer", "--format=orion", training) == "--sort is of rows, which orion has none of"
     assert refused("--set=a=b", training).startswith("--set is for what schedulers take: ")
     assert "No such file" in refused("--format=csv", training / "nowhere")
@@ -337,6 +358,27 @@ def test_orion(training):
                                   "precisionprobe: orion: of 2 the order within their layer is not known",
                                   "precisionprobe: orion: 1 stand last: it is not known when they run",
                                   "precisionprobe: orion: 2 do not run as often in each step: rounded"]
+
+
+def test_orion_tells_each_call_of_a_layer(tmp_path):
+    """`bottom` runs before `top` and behind it; the one that a step makes in vain now and then is no call of its own. A call that
+    layers in it cut off is one."""
+    found = batches()
+    for batch, first in zip(found, (0, 10)):
+        told, column = batch["intervals"], {"layer": [], "phase": [], "step": [], "start": [], "duration": [], "goesOn": []}
+        for n in range(first, first + 10):
+            begin = folder.T0 + n * 1000 * folder.MS
+            pieces = [(1, 10, 0), (2, 100, 1), (2, 300, 0), (1, 400, 0)] + [(1, 500, 0)] * (n % 4 == 0)
+            for layer, at, more in pieces:
+                for key, value in (("layer", layer), ("phase", 0), ("step", n), ("start", begin + at * folder.MS),
+                                   ("duration", folder.MS), ("goesOn", more)):
+                    column[key].append(value)
+        told.update(column, step=folder.delta(column["step"]), start=folder.delta(column["start"]))
+    kernels = results(items=[item("bottom", "forward", [("relu", 3, 3.0)]), item("top", "forward", [("gemm", 1, 1.0)]), JOB])
+    code, out, notes = run("--format=orion", folder.write(tmp_path / "twice", kernels, found))
+    assert code == 0, notes
+    assert [name for name, *_ in read_by_orion(out.decode())] == ["relu", "relu", "gemm", "relu"]
+    assert notes == "precisionprobe: orion: 4 kernels of a step: num_kernels of its configuration\n"
 
 
 def test_orion_refuses_what_it_cannot_be_told(training, tmp_path):

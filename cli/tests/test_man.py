@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 PAGE = pathlib.Path(__file__).parents[1] / "precisionprobe.1"
+PLUGIN = PAGE.with_name("kubectl-precisionprobe.1")
 OPTION = re.compile(r"(?:-(\w), )?--([a-z][a-z-]*)(?:=([A-Z]+))?")
 
 
@@ -17,8 +18,9 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "200"})
 
 
-def test_groff_finds_no_fault():
-    rendered = run("groff", "-man", "-Tutf8", "-ww", "-z", str(PAGE))
+@pytest.mark.parametrize("page", [PAGE, PLUGIN])
+def test_groff_finds_no_fault(page):
+    rendered = run("groff", "-man", "-Tutf8", "-ww", "-z", str(page))
     assert (rendered.returncode, rendered.stderr) == (0, "")
 
 
@@ -32,7 +34,7 @@ def options_of_page(verb):
     return {OPTION.match(plain(line)).groups() for line in re.findall(r"^\.TP\n(.*)$", section, re.M)}
 
 
-@pytest.mark.parametrize("verb", ["run", "report", "import", "trace"])
+@pytest.mark.parametrize("verb", ["run", "report", "figures", "top", "import", "trace"])
 def test_options_are_those_of_help(verb):
     shown = run(os.environ["PP_CLI"], verb, "--help").stdout
     options = {OPTION.match(line.strip()).groups() for line in shown.splitlines() if OPTION.match(line.strip())}
@@ -40,7 +42,24 @@ def test_options_are_those_of_help(verb):
     assert ours and options_of_page(verb) == {(s or None, name, argument or None) for s, name, argument in ours}
 
 
-@pytest.mark.parametrize("verb, of", [("report", "FILE..."), ("trace", "FOLDER")])
+def options_of_help(*verb):
+    shown = run(os.environ["PP_CLI"], *verb, "--help").stdout
+    return {OPTION.match(line.strip()).groups()[:2] for line in shown.splitlines() if OPTION.match(line.strip())}
+
+
+@pytest.mark.parametrize("verb", ["start", "status", "pattern", "open", "doctor", "report", "top"])
+def test_options_of_the_plugin(verb):
+    """Each verb's own stand below its name, those of all at the beginning; report and top have those of the program as well."""
+    page = PLUGIN.read_text()
+    common, *rest = re.split(r"^\.S[SH] (.*)$", page[page.index(".SH OPTIONS"):page.index(".SH \"EXIT")], flags=re.M)[2:]
+    named = {name: {OPTION.match(plain(line)).groups()[:2] for line in re.findall(r"^\.T[PQ]\n(\.BR.*)$", text, re.M)}
+             for name, text in [("", common), *zip(rest[::2], rest[1::2])]}
+    more = options_of_help(verb) if verb in ("report", "top") else set()
+    ours = {option for option in options_of_help("kubectl", verb) if option[1] not in ("help", "usage")} - more
+    assert named[""] | named.get(verb, set()) == ours
+
+
+@pytest.mark.parametrize("verb, of", [("report", "FILE..."), ("figures", "FILE..."), ("trace", "FOLDER")])
 def test_verbs_of_a_folder_have_help(verb, of):
     told = run(os.environ["PP_CLI"], verb, "--help")
     assert (told.returncode, told.stderr) == (0, "") and f"Usage: precisionprobe {verb} [OPTION...] {of}" in told.stdout

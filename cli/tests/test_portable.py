@@ -3,6 +3,7 @@
 PP_CLI           the program precisionprobe, in its build folder
 PP_TORCH_PYTHON  pythons that have torch, separated by colons
 """
+import hashlib
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "e2e"))
-from harness import portable  # noqa: E402
+from harness import krew, portable  # noqa: E402
 from harness.progress import CommandError  # noqa: E402
 
 TRAIN = str(pathlib.Path(__file__).parent / "train.py")
@@ -70,3 +71,29 @@ def test_a_folder_with_something_in_it_stays(tmp_path):
     with pytest.raises(CommandError, match="is not empty"):
         portable.lay_out(str(tmp_path), str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl")
+def test_the_plugin_is_found_by_kubectl(folder, tmp_path):
+    """As krew installs it: the archive unpacked somewhere, and a link to the program in PATH."""
+    archives = [tmp_path / f"{i}.tar.gz" for i in range(2)]
+    for archive in archives:
+        krew.pack(folder, archive)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    told = krew.manifest(archives[0], "https://example.org/p.tar.gz", "https://example.org", "x86_64")
+    of, = told["spec"]["platforms"]
+    assert of["sha256"] == hashlib.sha256(archives[0].read_bytes()).hexdigest() and of["selector"]["matchLabels"]["arch"] == "amd64"
+    assert told["spec"]["version"] == "v" + subprocess.run([folder / "bin/precisionprobe", "--version"], capture_output=True, text=True,
+                                                           check=True, timeout=60).stdout.split()[1]
+    (tmp_path / "store").mkdir()
+    (tmp_path / "bin").mkdir()
+    subprocess.run(["tar", "-xzf", archives[0], "-C", tmp_path / "store"], check=True, timeout=60)
+    assert not (tmp_path / "store/bench").exists()
+    os.symlink(tmp_path / "store" / of["bin"], tmp_path / "bin/kubectl-precisionprobe")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    shown = subprocess.run(["kubectl", "precisionprobe", "start", "--help"], capture_output=True, text=True, check=True, timeout=60,
+                           env={**os.environ, "PATH": path}).stdout
+    assert shown.startswith("Usage: kubectl precisionprobe start ")
+    completed = subprocess.run([tmp_path / "store/bin/kubectl_complete-precisionprobe", "sta"], capture_output=True, text=True, check=True,
+                               timeout=60).stdout
+    assert completed == "start\nstatus\n:4\n"

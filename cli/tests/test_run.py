@@ -8,6 +8,7 @@ PP_TORCH_PYTHON  a python that has torch; several, separated by colons, are all 
 import collections
 import contextlib
 import csv
+import ctypes
 import fcntl
 import itertools
 import json
@@ -52,6 +53,16 @@ def numbered(python):
     return found.stdout.strip() == "True"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def shared_memory_of_its_own():
+    """A /dev/shm that no other test sees: what is found there in the end was left by these. Needs root, as the suite does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    private, new_mounts = 0x44000, 0x20000  # MS_PRIVATE | MS_REC, CLONE_NEWNS
+    for done in (lambda: libc.unshare(new_mounts), lambda: libc.mount(None, b"/", None, private, None),
+                 lambda: libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, None)):
+        assert done() == 0, os.strerror(ctypes.get_errno())
+
+
 def left_behind():
     return sorted(path.name for path in pathlib.Path("/dev/shm").glob("precisionprobe-*"))
 
@@ -69,6 +80,8 @@ def test_results_of_a_training(python, tmp_path):
     items = {(i["layer"], i["phase"]): i for i in gpu["items"] if i["kind"] == "layer"}
     rows = MODEL | (OUTSIDE if numbered(python) else set())
     assert set(items) == rows and all(i["calls"] == results["sampledSteps"] for i in items.values())
+    assert gpu["stepMsStandardError"] > 0 and all(
+        i["millisecondsPerStepStandardError"] > 0 and i["millisecondsPerStepFreedom"] >= 1 for i in items.values())
     shares = sum(i["share"] for i in gpu["items"] if i["kind"] not in ("idle", "job"))
     assert abs(shares - 1) < 1e-6
     table = list(csv.DictReader((folder / "layers.csv").open()))
@@ -78,6 +91,34 @@ def test_results_of_a_training(python, tmp_path):
     report = run(*probe("report", str(folder)))
     assert report.returncode == 0 and report.stdout.strip() in probed.stderr
     assert left_behind() == before
+
+
+COMPILED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+compiled = torch.compile(model, backend="eager")
+for _ in range(2000):
+    compiled(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_compiled_model_says_why_it_is_told_whole(python, tmp_path):
+    """In results.json, in the table that is printed, in files and in a report as HTML."""
+    if run(python, "-c", "import sys, torch; sys.exit(torch.__version__ < '2.4')").returncode:
+        pytest.skip("a torch without this compiler")
+    folder, why = tmp_path / "results", "no kernels were recorded"
+    probed = run(*probe("run", "--budget", "50", "--capture", "100ms", "-o", str(folder), "--", python, "-c", COMPILED))
+    assert probed.returncode == 0, probed.stderr
+    (gpu,) = json.loads((folder / "results.json").read_text())["gpus"]
+    told = {item["layer"]: item["wholeReason"] for item in gpu["items"] if "wholeReason" in item}
+    assert told == {"Sequential": why}
+    assert probed.stderr.count(f"\ntold whole: Sequential: {why}\n") == 1
+    rows = csv.DictReader(run(*probe("report", "--format", "csv", str(folder))).stdout.splitlines())
+    assert {row["layer"]: row["whole_reason"] for row in rows if row["whole_reason"]} == told
+    assert run(*probe("report", "--format", "html", str(folder))).stdout.count(f"told whole: {why}") >= 2  # in each phase
 
 
 def test_counters_of_two_gpus(python, tmp_path):
@@ -182,14 +223,15 @@ def test_values_of_replays(tmp_path):
     what goes with it, by the layer's busy time."""
     python = os.environ["PP_TORCH_PYTHON"].split(":")[-1]
     table, folder = tmp_path / "table", tmp_path / "results"
-    table.write_text("GPU-a util=57 mem=2048 gpm=1 sm=4 occ=3 dram=2 fp32=1\n")
+    gpu = "GPU-00112233-4455-6677-8899-aabbccddeeff"  # as the double of CUDA tells it
+    table.write_text(f"{gpu} util=57 mem=2048 gpm=1 sm=4 occ=3 dram=2 fp32=1\n")
     doubles = pathlib.Path(os.environ["PP_HOOK"]).parent / "tests"
     train = pathlib.Path(__file__).parents[2] / "sidecar/tests/replay.py"
     command = [python, str(train), "plain", str(doubles / "cuda/libcuda.so.1"), str(doubles / "cupti/libcupti.so.13")]
     plain = run(*command)
     probed = run(*probe("run", "--method", "Replay", "--layers-include", "lin", "--layers-include", "own", "--replay-duration",
                         "800ms", "--budget", "50", "-o", str(folder), "--", *command),
-                 NVIDIA_VISIBLE_DEVICES="GPU-a", PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
+                 NVIDIA_VISIBLE_DEVICES=gpu, PP_NVML_TABLE=str(table), LD_LIBRARY_PATH=os.environ["PP_NVML"])
     assert (probed.returncode, probed.stdout) == (0, plain.stdout), probed.stderr
     results = json.loads((folder / "results.json").read_text())
     batches = [json.loads(line) for line in (folder / "batches.jsonl").open()]
@@ -449,3 +491,26 @@ def test_report_of_nothing(tmp_path):
     (tmp_path / "results.json").write_text("{}")
     assert "gpus is missing" in run(*probe("report", str(tmp_path))).stderr
     assert run(*probe("report", str(tmp_path / "none"))).returncode == 1
+
+
+def test_two_gpus_of_one_process(tmp_path):
+    """Each has its layers, and the same steps; what is told of a step as a whole is of one, not of two."""
+    doubles = pathlib.Path(os.environ["PP_HOOK"]).parent / "tests"
+    python = os.environ["PP_TORCH_PYTHON"].split(":")[-1]
+    told = run(*probe("run", "--budget", "2", "--capture", "300ms", "--method", "Sampling", "-o", str(tmp_path / "out"), "--", python,
+                      str(pathlib.Path(__file__).parent / "two_gpus.py"), str(doubles), "12"))
+    assert told.returncode == 0, told.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    first, second = sorted(results["gpus"], key=lambda gpu: gpu["gpu"], reverse=True)
+    for gpu, layers, busy in ((first, {"0", "1"}, {"0": 0.6, "1": 0.8}), (second, {"2"}, {"2": 0.4})):
+        rows = {item["layer"]: item for item in gpu["items"] if item["kind"] == "layer" and item["phase"] == "forward"}
+        assert {name for name in rows if name.isdigit()} == layers
+        for name, ms in busy.items():
+            assert rows[name]["busyMillisecondsPerStep"] == pytest.approx(ms, rel=0.02), (gpu["gpu"], name)
+    assert abs(first["steps"] - second["steps"]) <= 2 and first["countedSteps"] == second["countedSteps"] > 0
+    assert first["countedStepMs"] == second["countedStepMs"] and first["countedIdleShare"] < second["countedIdleShare"]
+    copies = {(copy["layer"], copy["type"]): copy["perStep"] for copy in results["copies"]["items"]}
+    assert copies["2", "p2p"] == pytest.approx(1, abs=0.1) and copies["0", "h2d"] == pytest.approx(1, abs=0.1)
+    for gpu in (first, second):  # the double has nothing that samples: each says so
+        reasons = {metric["reason"] for item in gpu["items"] for name, metric in item["metrics"].items() if name == "SMActive"}
+        assert "the GPU was not sampled: this libcuda lacks functions" in reasons, reasons

@@ -1,7 +1,7 @@
 /* Where the host waited, over a run's batches, and below its table. */
-#include "cli/results.h"
-#include "cli/run_waits.h"
-#include "cli/table_waits.h"
+#include "cli/results/results.h"
+#include "cli/run/run_waits.h"
+#include "cli/tables/table_waits.h"
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 

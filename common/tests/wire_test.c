@@ -63,6 +63,31 @@ static pp_wire_batch *with_chip(const char *chip, pp_error *err)
     return b;
 }
 
+/* Absent where it is the process' first, as of agents that know of one alone. */
+static void test_further_gpus(void **state)
+{
+    (void)state;
+    pp_error err = {0};
+    for (int further = 0; further < 2; further++) {
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        json_t *process = json_object_get(object, "process");
+        pp_wire_batch *b = NULL;
+        pp_buf text;
+        pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+        if (further)
+            (void)json_object_set_new(process, "furtherGpu", json_true());
+        assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+        assert_int_equal(b->process.further, further);
+        assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+        assert_int_equal(strstr(text.data, "furtherGpu") != NULL, further);
+        pp_buf_done(&text);
+        pp_wire_batch_free(b);
+        b = NULL;
+        (void)json_object_set_new(process, "furtherGpu", json_integer(1));
+        assert_true(pp_wire_batch_decode(object, &b, &err) < 0);
+    }
+}
+
 static void test_chips(void **state)
 {
     (void)state;
@@ -90,6 +115,38 @@ static void test_chips(void **state)
     assert_string_equal(err.field, "process.chip.capability");
     assert_null(with_chip("{\"capability\":90,\"smKHz\":-1}", &err));
     assert_string_equal(err.field, "process.chip.smKHz");
+}
+
+/* What a GPU is, as its driver calls it: absent where that is not known, as of earlier agents. */
+static void test_gpu_models(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        NULL, "\"NVIDIA H200\"", "\"\"", "7",
+        "\"0123456789012345678901234567890123456789012345678901234567"
+        "8901234\""};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pp_error err = {0};
+        PP_CLEANUP_JSON json_t *object = parse(example);
+        pp_wire_batch *b = NULL;
+        if (cases[i])
+            (void)json_object_set_new(json_object_get(object, "process"), "gpuModel",
+                                      json_loads(cases[i], JSON_DECODE_ANY, NULL));
+        if (i > 2) {
+            assert_int_equal(pp_wire_batch_decode(object, &b, &err), -1);
+            assert_string_equal(err.field, "process.gpuModel");
+            continue;
+        }
+        assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+        assert_string_equal(b->process.gpu_model, i == 1 ? "NVIDIA H200" : "");
+        pp_buf text;
+        pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
+        assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
+        assert_int_equal(strstr(text.data, "\"gpuModel\":\"NVIDIA H200\"") != NULL, i == 1);
+        assert_int_equal(strstr(text.data, "gpuModel") != NULL, i == 1);
+        pp_buf_done(&text);
+        pp_wire_batch_free(b);
+    }
 }
 
 static void test_pm_values(void **state)
@@ -403,6 +460,7 @@ static void test_dwells(void **state)
                                   json_loads(more[i].value, JSON_DECODE_ANY, NULL));
     (void)json_object_set_new(layer, "forwardLeftOut", json_integer(4));
     (void)json_object_set_new(layer, "backwardLeftOut", json_integer(8));
+    (void)json_object_set_new(layer, "whole", json_integer(3));
     assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
     assert_int_equal(b->capture.dwell, 9);
     assert_true(b->capture.background);
@@ -410,6 +468,7 @@ static void test_dwells(void **state)
     assert_int_equal(b->cost.paused, 812000000);
     assert_int_equal(b->layers[0].forward_skip, 4);
     assert_int_equal(b->layers[0].backward_skip, 8);
+    assert_int_equal(b->layers[0].whole, 3);
     pp_buf_init(&text, PP_WIRE_MAX_MESSAGE);
     assert_int_equal(pp_wire_batch_encode(b, &text, &err), 0);
     pp_wire_batch_free(b);
@@ -738,6 +797,32 @@ static json_t *copies_example(void)
     return object;
 }
 
+/** The example with memory of its layer and of none. */
+static json_t *memory_example(void)
+{
+    json_t *object = parse(example);
+    (void)json_object_set_new(object, "memory",
+                              parse("{\"steps\":1,\"layer\":[1,0],\"phase\":[1,7],"
+                                    "\"peak\":[8000000000,0],\"left\":[-4096,4096]}"));
+    return object;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    PP_CLEANUP_JSON json_t *object = memory_example();
+    pp_wire_batch *b = NULL;
+    pp_error err = {0};
+    assert_round_trip(object);
+    assert_int_equal(pp_wire_batch_decode(object, &b, &err), 0);
+    assert_true(b->memory.count == 2 && b->memory.steps == 1);
+    const pp_wire_memory_row *m = &b->memory.rows[0];
+    assert_true(m->layer == 1 && m->phase == PP_WIRE_BACKWARD);
+    assert_true(m->peak == 8000000000 && m->left == -4096);
+    assert_false(pp_wire_is_pm_only(b));
+    pp_wire_batch_free(b);
+}
+
 static void test_copies(void **state)
 {
     (void)state;
@@ -1031,6 +1116,25 @@ static void test_each_field_of_copies_is_named(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         PP_CLEANUP_JSON json_t *object = copies_example();
+        assert_refused(object, &cases[i]);
+    }
+}
+
+static void test_each_field_of_memory_is_named(void **state)
+{
+    (void)state;
+    static const broken cases[] = {
+        {"memory.steps", NULL, NULL},
+        {"memory.layer[0]", "9", NULL},
+        {"memory.phase[1]", "1", NULL},
+        {"memory.peak[0]", "-1", NULL},
+        {"memory.peak[0]", "9007199254740993", NULL},
+        {"memory.left[1]", "-9007199254740993", NULL},
+        {"memory.left", "[1]", NULL},
+        {"memory.peak", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PP_CLEANUP_JSON json_t *object = memory_example();
         assert_refused(object, &cases[i]);
     }
 }
@@ -1604,6 +1708,8 @@ int main(void)
         cmocka_unit_test(test_waits),
         cmocka_unit_test(test_each_field_of_waits_is_named),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_each_field_of_memory_is_named),
         cmocka_unit_test(test_each_field_of_copies_is_named),
         cmocka_unit_test(test_counts_past_the_limit),
         cmocka_unit_test(test_layer_listed_twice),
@@ -1611,7 +1717,9 @@ int main(void)
         cmocka_unit_test(test_encoding_checks_and_leaves_the_buffer),
         cmocka_unit_test(test_text_that_needs_escapes),
         cmocka_unit_test(test_pm_values),
+        cmocka_unit_test(test_further_gpus),
         cmocka_unit_test(test_chips),
+        cmocka_unit_test(test_gpu_models),
         cmocka_unit_test(test_how_sampling_went),
         cmocka_unit_test(test_less_of_how_sampling_went),
         cmocka_unit_test(test_wrong_sampling),

@@ -1,4 +1,6 @@
+#include "common/volume.h"
 #include "controller/inject.h"
+#include "controller/quantity.h"
 #include "controller/tests/inject_fixtures.h"
 
 #include <string.h>
@@ -49,15 +51,26 @@ static void check_trainer(const json_t *trainer)
     assert_null(json_object_get(ring, "readOnly"));
 }
 
+/* What an emptyDir may hold. */
+static int64_t mebibytes(const json_t *volume)
+{
+    int64_t thousandths = 0;
+    const char *text = pp_json_get_string(volume, "sizeLimit", NULL);
+    assert_non_null(text);
+    assert_true(pp_quantity_parse(text, &thousandths));
+    return thousandths / 1000 >> 20;
+}
+
 static void check_volumes(const json_t *spec)
 {
     const json_t *volumes = json_object_get(spec, "volumes");
     assert_int_equal(json_array_size(volumes), 6);
     const json_t *spool = json_object_get(named(volumes, PP_INJECT_SPOOL), "emptyDir");
-    assert_string_equal(pp_json_get_string(spool, "sizeLimit", NULL), "128Mi");
+    assert_int_equal(mebibytes(spool), PP_VOLUME_SPOOL);
     assert_null(json_object_get(spool, "medium"));
-    assert_string_equal(
-        pp_json_get_string(named(volumes, PP_INJECT_RING), "emptyDir", "medium", NULL), "Memory");
+    const json_t *ring = json_object_get(named(volumes, PP_INJECT_RING), "emptyDir");
+    assert_int_equal(mebibytes(ring), PP_VOLUME_RING);
+    assert_string_equal(pp_json_get_string(ring, "medium", NULL), "Memory");
     const json_t *sources =
         pp_json_get(named(volumes, PP_INJECT_IDENTITY), "projected", "sources", NULL);
     const json_t *token = json_object_get(json_array_get(sources, 0), "serviceAccountToken");

@@ -56,6 +56,8 @@ static made *make(void)
                                       .p50 = {0.5, (double)NAN},
                                       .p95 = {(double)NAN, (double)NAN},
                                       .most = {(double)NAN, (double)NAN},
+                                      .achieved = {1.5e12, 1e10},
+                                      .peak = 4.5e12,
                                       .has_profile = true,
                                       .profile = {0.1}};
     m->usage =
@@ -66,6 +68,8 @@ static made *make(void)
                    .step_sd_ns = (double)NAN,
                    .idle = {(double)NAN, (double)NAN},
                    .bounds = {[PP_BOUND_MEMORY] = {0.7, 0.02}, [PP_BOUND_DATA] = {0.3, 0.02}},
+                   .rates = {PP_UNKNOWN, PP_UNKNOWN, {3e12, 2e10}},
+                   .gpu = {.model = "NVIDIA H200"},
                    .metrics = m->metrics,
                    .n_metrics = 1};
     assert_int_equal(
@@ -79,7 +83,7 @@ static made *make(void)
                               .session = "uid-1",
                               .sessions = 2,
                               .gpus = 3,
-                              .sessions_of_other_models = 1,
+                              .left = {1, 2},
                               .first_ns = NOW,
                               .last_ns = NOW + INT64_C(3600000000000),
                               .usage = &m->usage,
@@ -132,6 +136,11 @@ static const char *text_at(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
+static double figure_at(const json_t *object, const char *key, const char *part)
+{
+    return json_number_value(json_object_get(json_object_get(object, key), part));
+}
+
 static void test_status(void **state)
 {
     (void)state;
@@ -157,6 +166,20 @@ static void test_status(void **state)
     assert_true(json_real_value(json_object_get(json_object_get(metric, "mean"), "value")) ==
                 1.0 / 3);
     assert_null(json_object_get(metric, "p95"));
+    assert_true(figure_at(metric, "achieved", "value") == 1.5e12);
+    assert_true(figure_at(metric, "achieved", "standardError") == 1e10);
+    assert_true(json_number_value(json_object_get(metric, "peak")) == 4.5e12);
+    assert_string_equal(text_at(metric, "peakUnit"), "bytes per second");
+    const json_t *memory = json_array_get(json_object_get(status, "bounds"), 0);
+    assert_true(figure_at(memory, "achieved", "value") == 3e12);
+    assert_true(json_number_value(json_object_get(memory, "peak")) == 4.5e12);
+    assert_string_equal(text_at(memory, "peakUnit"), "bytes per second");
+    const json_t *data = json_array_get(json_object_get(status, "bounds"), 1);
+    assert_null(json_object_get(data, "achieved"));
+    assert_null(json_object_get(data, "peak"));
+    assert_null(json_object_get(data, "peakUnit"));
+    assert_string_equal(text_at(status, "gpuModel"), "NVIDIA H200");
+    assert_int_equal(json_integer_value(json_object_get(status, "sessionsOnOtherGpus")), 2);
     assert_null(json_object_get(json_object_get(metric, "p50"), "standardError"));
     assert_int_equal(json_array_size(json_object_get(metric, "profile")), PP_USAGE_BINS);
     const json_t *type = json_array_get(json_object_get(status, "time"), 0);

@@ -5,11 +5,15 @@ Keeps what the API server tells of ConsumptionPatterns, as a scheduler's informe
 whenever the answer changes. Needs the Python package `kubernetes`, and the right to list and watch consumptionpatterns and jobs.
 """
 import sys
+import time
 
 from kubernetes import client, config, watch
+from urllib3.exceptions import HTTPError
 
 GROUP, VERSION, PLURAL = "precisionprobe.io", "v1alpha1", "consumptionpatterns"
 STALE = 410  # the API server has forgotten where we were: list anew
+LOOK_AGAIN = 30  # s, for Jobs that have come; patterns change days apart
+LABEL = "precisionprobe.io/workload"  # on pods: what their pattern is of, in place of their owner
 
 
 def condition(pattern, name):
@@ -18,18 +22,39 @@ def condition(pattern, name):
     return found[0] if found else "Unknown"
 
 
+def percent(figure):
+    """A share with its standard error, which is missing where it is not known."""
+    error = figure.get("standardError")
+    return f"{100 * figure['value']:.1f} %" + (f" +- {100 * error:.1f}" if error is not None else "")
+
+
+def evidence(status):
+    """What the memory does per second in the time that it bounds, and what it can at most."""
+    for one in status.get("bounds", []):
+        if one["by"] == "Memory" and "achieved" in one and "peak" in one:
+            return f", at {one['achieved']['value'] / 1e12:.2f} of {one['peak'] / 1e12:.2f} TB/s"
+    return ""
+
+
 def verdict(pattern):
+    """What bounds it, how sure that is, how much of the memory's bandwidth it uses, and when that was measured."""
     if pattern is None or condition(pattern, "Ready") != "True":
         return "not known: it was not profiled yet"
     status = pattern["status"]
-    share = {one["by"]: one["share"] for one in status["bounds"]}.get("Memory", {"value": 0})
-    error = share.get("standardError")  # missing where it is not known
-    told = f"{100 * share['value']:.1f} % of a step" + (f", +- {100 * error:.1f}" if error is not None else "")
-    if status["bound"] == "Unknown":
-        return "not known: too little was measured"
+    shares = {one["by"]: one["share"] for one in status.get("bounds", []) if "share" in one}
+    told = f"memory {percent(shares.get('Memory', {'value': 0}))} of a step"  # what is not listed has no share
+    told += evidence(status)
+    if shares.get("Unknown", {"value": 0})["value"] >= 0.01:
+        told += f", {percent(shares['Unknown'])} not known"
+    used = {one["name"]: one["mean"] for one in status.get("metrics", []) if "mean" in one}.get("DRAMActive")
+    told += f"; DRAMActive {percent(used)}" if used else "; DRAMActive not measured"
+    told += f"; {status.get('sessions', 0)} sessions, until {status.get('lastFinished', '?')}"
+    bound = status.get("bound", "Unknown")
+    if bound == "Unknown":
+        return f"not known, too little was measured: {told}"
     if condition(pattern, "Bound") != "True":
-        return f"not sure, {status['bound']} leads by little: memory {told}"
-    return f"{'bound by memory' if status['bound'] == 'Memory' else 'bound by ' + status['bound']}: memory {told}"
+        return f"not sure, {bound} leads by little: {told}"
+    return f"bound by {'memory' if bound == 'Memory' else bound}: {told}"
 
 
 class Patterns:
@@ -53,7 +78,7 @@ class Patterns:
     def follow(self, version):
         """Yields after each change, until the API server ends the watch."""
         for event in watch.Watch().stream(self.api.list_namespaced_custom_object, GROUP, VERSION, self.namespace, PLURAL,
-                                          resource_version=version, timeout_seconds=300):
+                                          resource_version=version, timeout_seconds=LOOK_AGAIN):
             if event["type"] == "DELETED":
                 self.known.pop(self.workload(event["object"]), None)
             elif event["type"] in ("ADDED", "MODIFIED"):
@@ -62,7 +87,10 @@ class Patterns:
 
 
 def running_jobs(namespace):
-    return [job.metadata.name for job in client.BatchV1Api().list_namespaced_job(namespace).items if job.status.active]
+    """{name of a Job with pods that are ready: the workload that its pattern is of}"""
+    jobs = [job for job in client.BatchV1Api().list_namespaced_job(namespace).items if job.status.ready]
+    labels = {job.metadata.name: (job.spec.template.metadata and job.spec.template.metadata.labels or {}).get(LABEL) for job in jobs}
+    return {name: ("Workload", label) if label else ("Job", name) for name, label in labels.items()}
 
 
 def main(namespace, once):
@@ -73,23 +101,28 @@ def main(namespace, once):
     patterns, said = Patterns(namespace), {}
 
     def say():
-        for job in running_jobs(namespace):
-            answer = verdict(patterns.known.get(("Job", job)))
+        for job, workload in running_jobs(namespace).items():
+            answer = verdict(patterns.known.get(workload))
             if said.get(job) != answer:
                 said[job] = answer
                 print(f"{job}: {answer}", flush=True)
 
     while True:
-        version = patterns.list()
-        say()
-        if once:
-            return
         try:
+            version = patterns.list()
+            say()
+            if once:
+                return
             for _ in patterns.follow(version):
                 say()
         except client.ApiException as error:
             if error.status != STALE:
                 raise
+        except HTTPError as error:  # the connection broke
+            if once:
+                raise
+            print(f"{error}", file=sys.stderr)
+            time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -268,7 +268,7 @@ def evaluate(args, folder):
         lab.figure("pause", results["pausedNs"] / 1e9, "s", model=args.model, holds=results["pausedNs"] > 0)
         errors.print_closure(args.model, results["gpus"][0].get("closure") or {})
     runs = match(rows, [table(folder / f"ncu{i}.csv") for i in range(len(PASSES))], args.model)
-    if args.method == "Sampling":
+    if args.step:
         print_step(folder, results, runs, args.model, args.method)
     true = truth(rows, runs, args.model, args.method)
     told = errors.estimates(results, args.method)
@@ -296,6 +296,7 @@ def arguments():
     parser.add_argument("--budget", type=float, default=5.0, help="percent (5)")
     parser.add_argument("--capture", type=float, default=2.0, help="seconds (2)")
     parser.add_argument("--keep", help="a folder for what was measured; with it there, nothing is measured again")
+    parser.add_argument("--step", action="store_true", help="compare a step's sums with ncu's range of a step, too (minutes)")
     parser.add_argument("--page", help="a Markdown file to which the table is added")
     parser.add_argument("--role", choices=("train", "step"), help=argparse.SUPPRESS)
     parser.set_defaults(device="cuda", small=False)
@@ -311,7 +312,7 @@ def main():
         folder = pathlib.Path(args.keep or scratch)
         folder.mkdir(parents=True, exist_ok=True)
         makers = [("results/results.json", sample), ("rows.json", record), (f"ncu{len(PASSES) - 1}.csv", measure)]
-        if args.method == "Sampling":
+        if args.step:
             makers.append((f"range{len(PASSES) - 1}.csv", measure_step))
         for made, make in makers:
             if not (folder / made).exists():

@@ -329,11 +329,11 @@ def print_sum(parts, walls, model, elapsed):
 
 # ---- the two trainings ----
 
-def probed(args):
-    with lab.Ring() as ring, lab.Trainer(args, ring=ring) as trainer:
+def probed(args, environment=None, depth=0):
+    with lab.Ring() as ring, lab.Trainer(args, ring=ring, environment=environment) as trainer:
         about = trainer.ask("warm")
         idle = lab.times(trainer.ask("run", seconds=args.seconds / 4))
-        with lab.Session(ring, seconds=args.seconds, budget=100, capture=3600) as session:
+        with lab.Session(ring, seconds=args.seconds, budget=100, capture=3600, depth=depth) as session:
             reply = trainer.ask("run", seconds=args.seconds)
             trainer.ask("until", state="OFF")
             batches = session.stop()
@@ -360,7 +360,7 @@ def main():
     args = lab.arguments(__doc__, models=lab.MODELS + lab.LIBRARIES, seconds=(12.0, "seconds sampled"),
                          steps=(50, "steps that torch.profiler records"), keep=("", "where its trace is kept"))
     elapsed = args.device == "cpu"
-    batches, walls = probed(args)
+    batches, walls = probed(args, depth=lab.WHOLE if "compiled" in args.model else 0)  # compiled.py is about the rest
     parts = ours(batches, elapsed)
     if not parts:
         lab.figure("busy", None, model=args.model, why="fewer than three batches")

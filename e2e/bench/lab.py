@@ -24,6 +24,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 # Trainings by their names: what models.py has for all programs, what libraries.py has, and architectures.py.
 MODELS = ("dlrm", "resnet50", "gpt", "unet", "recommender")
+WHOLE = 99  # a depth that leaves out no module; a session that has one tells compiled regions as one layer each
+COMPILED = ("gpt-compile", "gpt-reduce-overhead", "resnet50-compile", "resnet50-reduce-overhead")
 LIBRARIES = ("timm-vit", "timm-small-vit", "timm-convnext", "torchvision-compiled", "hf-llama", "peft-lora", "pyg-graph",
              "pyg-big-graph", "policy-gradient", "lightning-gan")
 ARCHITECTURES = ("torchvision-resnext", "torchvision-swin", "torchvision-efficientnet", "torchaudio-conformer", "hf-mixtral",
@@ -128,13 +130,17 @@ def covered(spans):
 
 # ---- processes ----
 
+def plain_environment():
+    """Of a process without the hook."""
+    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PRECISIONPROBE_RING")}
+
+
 class Trainer:
     """trainer.py in a process of its own; with a ring the hook is in it."""
 
     def __init__(self, args, model=None, ring=None, deterministic=False, prefix=(), environment=None,
                  backend="inductor"):
-        drop = ("PYTHONPATH", "PRECISIONPROBE_RING")
-        env = {k: v for k, v in os.environ.items() if k not in drop} | (environment or {})
+        env = plain_environment() | (environment or {})
         if ring:
             env.update(PYTHONPATH=needed("PP_HOOK"), PRECISIONPROBE_RING=str(ring))
         command = [*prefix, *python(), str(HERE / "trainer.py"), model or args.model, args.device,
@@ -204,12 +210,12 @@ def _cpu(pid):
 class Session:
     """An agent on a ring directory. It ends sampling by itself after `seconds`, counted from the first sampled step."""
 
-    def __init__(self, ring, seconds=0.0, budget=1.0, capture=2.0, skip=0, most=0, fine=0, include=()):
+    def __init__(self, ring, seconds=0.0, budget=1.0, capture=2.0, skip=0, most=0, fine=0, include=(), depth=0):
         self.folder, self.ring = tempfile.mkdtemp(prefix="pp-session-"), ring
         # By its UID the hook knows that it is another one, which starts a sampler of its own.
         settings = {"version": 1, "session": {"uid": uuid.uuid4().hex, "namespace": "bench", "name": "bench"},
                     "endpoint": "wss://localhost:1/v1/ingest",
-                    "layers": {"include": list(include), "exclude": [], "types": [], "depth": 0},
+                    "layers": {"include": list(include), "exclude": [], "types": [], "depth": depth},
                     "phases": ["Forward", "Backward", "Optimizer"], "steps": {"skip": skip, "max": most},
                     "durationSeconds": seconds, "overheadBudgetPercent": budget, "stretch": {"seconds": capture},
                     "fine": {"periodNs": fine}}

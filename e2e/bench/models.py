@@ -225,6 +225,52 @@ class GPT(nn.Module):
         return self.lm_head(self.ln_f(x))
 
 
+class Pipeline(nn.Module):
+    """A GPT in two halves, each on a GPU; of one block in the middle the attention is on the first, the MLP on the second."""
+
+    def __init__(self, first, second, width=1024, layers=8, heads=16, length=512, words=32000):
+        super().__init__()
+        self.first, self.second = first, second
+        self.wte, self.wpe = nn.Embedding(words, width).to(first), nn.Embedding(length, width).to(first)
+        self.h = nn.ModuleList(Block(width, heads).to(first if i < layers // 2 else second) for i in range(layers))
+        self.middle = Across(width, heads, first, second)
+        self.ln_f, self.lm_head = nn.LayerNorm(width).to(second), nn.Linear(width, words, bias=False).to(second)
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        half = len(self.h) // 2
+        for block in self.h[:half]:
+            x = block(x)
+        x = self.middle(x)
+        for block in self.h[half:]:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+class Across(nn.Module):
+    """A block on two GPUs, whose own sums are on the second."""
+
+    def __init__(self, width, heads, first, second):
+        super().__init__()
+        self.second, self.attn = second, Attention(width, heads).to(first)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)).to(second)
+
+    def forward(self, x):
+        y = (x + self.attn(x)).to(self.second)
+        return y + self.mlp(y)
+
+
+class Chunks(nn.Module):
+    """A pipeline that is given its batch in pieces, so that both GPUs have work at a time."""
+
+    def __init__(self, pipeline, count):
+        super().__init__()
+        self.pipeline, self.count = pipeline, count
+
+    def forward(self, tokens):
+        return torch.cat([self.pipeline(some) for some in tokens.chunk(self.count)])
+
+
 class Recommender(nn.Module):
     """Multi-hot features: 12 dense tables of 50k x 128 with 1 to 60 rows a bag, their mean; cross layers beside an MLP."""
 
@@ -320,6 +366,25 @@ def _gpt(device, small, batch, deterministic, wrap, amp=False):
     return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss, batches, cast, scaler)
 
 
+def _pipeline(device, small, batch, deterministic, wrap, chunks=1):
+    """float32: on CUDA two GPUs of this process, on a CPU that one."""
+    first, second = ("cuda:0", "cuda:1") if device == "cuda" else (device, device)
+    sizes = {"layers": 2, "width": 64, "heads": 4, "length": 64, "words": 512} if small else {}
+    batch = batch or 8
+    pipeline = Pipeline(first, second, **sizes)
+    model = wrap(Chunks(pipeline, chunks) if chunks > 1 else pipeline)
+    length, words = sizes.get("length", 512), sizes.get("words", 32000)
+
+    def loss(logits, target):
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+    batches = []
+    for _ in range(BATCHES):
+        tokens = torch.randint(0, words, (batch, length + 1))
+        batches.append(((tokens[:, :-1].to(first),), tokens[:, 1:].to(second)))
+    return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loss, batches)
+
+
 def _recommender(device, small, batch, deterministic, wrap):
     rows, width, batch = (500, 16, batch or 32) if small else (50000, 128, batch or 4096)
     model = wrap(Recommender(rows, width).to(device))
@@ -382,11 +447,12 @@ def _linears(device, small, batch, deterministic, wrap):
 
 # Recommender and U-Net are for accuracy.py: nothing of the probe was tried on them before its figures were taken.
 MODELS = {"dlrm": _dlrm, "resnet50": _resnet50, "gpt": _gpt, "recommender": _recommender, "unet": _unet,
-          "slow": _slow, "linears": _linears, "wide": _wide, "nested": _nested}
+          "pipeline": _pipeline, "slow": _slow, "linears": _linears, "wide": _wide, "nested": _nested}
 # How the same models can be run besides: name -> (model, what is done with it).
 VARIANTS = {"gpt-amp-checkpoint": ("gpt", "amp"), "gpt-compile": ("gpt", "compile"),
-            "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),
-            "gpt-fsdp2": ("gpt", "fsdp2"),
+            "gpt-reduce-overhead": ("gpt", "reduce-overhead"), "resnet50-compile": ("resnet50", "compile"),
+            "resnet50-reduce-overhead": ("resnet50", "reduce-overhead"), "resnet50-ddp": ("resnet50", "ddp"),
+            "gpt-fsdp2": ("gpt", "fsdp2"), "pipeline-chunks": ("pipeline", "chunks"),
             "slow-short": ("slow", "short")}
 
 
@@ -445,5 +511,5 @@ def build(name, device, small=False, batch=None, deterministic=False, backend="i
     wraps = {"compile": lambda model: torch.compile(model, backend=backend),
              "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
              "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}
-    more = {variant: True} if variant in ("amp", "short") else {}
+    more = {variant: True} if variant in ("amp", "short") else {variant: 4} if variant == "chunks" else {}
     return MODELS[base](device, small, batch, deterministic, wraps.get(variant) or (lambda model: model), **more)

@@ -234,7 +234,7 @@ def nsys(args):
 
 
 def main():
-    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt"), pairs=(3, "pairs of processes"),
+    args = lab.arguments(__doc__, models=("dlrm", "resnet50", "gpt", *lab.COMPILED), pairs=(3, "pairs of processes"),
                          blocks=(5, "blocks of each in a pair's turns"), block=(2.0, "seconds of a block"),
                          sessions=(2, "a pair's sessions at the budget"), seconds=(30.0, "seconds of such a session"),
                          budget=(1.0, "its budget, percent"), capture=(2.0, "its least capture, seconds"),

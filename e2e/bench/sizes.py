@@ -71,10 +71,11 @@ def main():
     captures, whole = [us for r in rounds for us in r["captures"]], sum(r["us"] for r in rounds)
     lab.figure("slowdown, session average, by its captures", 100 * sum(captures) / (whole - sum(captures)), "%",
                lab.interval(lambda: 100 * sum(lab.redraw(captures)) / (whole - sum(captures))), limit=args.budget,
-               captures=len(captures), **more)
+               captures=len(captures), captures_s=sum(captures) / 1e6, processor_s=whole / 1e6, **more)
     value, interval = lab.of_median([r["cost_ns"] / args.seconds / 1e7 for r in rounds])
     lab.figure("the session's cost as the hook says", value, "%", interval, limit=args.budget,
-               marked_steps=sum(r["steps"] for r in rounds), dropped=sum(r["dropped"] for r in rounds), **more)
+               cost_s=sum(r["cost_ns"] for r in rounds) / 1e9, marked_steps=sum(r["steps"] for r in rounds),
+               dropped=sum(r["dropped"] for r in rounds), **more)
 
 
 if __name__ == "__main__":

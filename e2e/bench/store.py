@@ -30,7 +30,7 @@ SHARE = 0.5  # of what COPY of the same rows does, at least
 TOLERANCE = 5  # as a session has it that says nothing else
 REDUCTION = 95  # per cent of windows, at least
 ERROR = 1  # per cent of any mean, at most
-RECORDINGS = {"demo": 250, "in_step": 250, "regression": 100}  # of cli/tests/recordings: windows in ms
+RECORDINGS = {"demo": 250, "in_step": 250, "regression": 100, "h200": 100}  # of cli/tests/recordings: windows in ms
 KINDS = ("sessions_of", "sessions", "session", "layers", "quality", "kernels", "waits", "copies", "ranks", "timeline", "patterns",
          "pattern", "workloads", "workload")
 

@@ -115,7 +115,9 @@ class Trainer:
         """Steps until nothing is new any more, then how many make a chunk of so many seconds."""
         self.block(steps)
         self.chunk = max(1, round(chunk * 1e6 / self.block(max(3, steps // 3))))
-        return {"chunk": self.chunk, "torch": torch.__version__,
+        count = torch.cuda.device_count() if self.device == "cuda" else 0
+        gpus = [str(getattr(torch.cuda.get_device_properties(i), "uuid", "")) for i in range(count)]
+        return {"chunk": self.chunk, "torch": torch.__version__, "gpus": gpus,
                 "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu"}
 
     def do_run(self, seconds=0.0, steps=0):

@@ -228,15 +228,30 @@ def virtual_gpu():
     return [f"virtual GPU: {line}" for line in found(r"^ok\s", output)]
 
 
+def example_in_go():
+    """docs/examples/boundbymemory, built as its page says; the path of the program."""
+    go, program = run(os.path.join(ROOT, "e2e/setup"), "--go").strip(), os.path.join(CACHE, "boundbymemory")
+    at = os.path.join(ROOT, "docs/examples/boundbymemory")
+    for name, command in (("vet", ["vet", "."]), ("build", ["build", "-o", program, "."])):
+        expect(f"example-{name}.log", go, *command, cwd=at, timeout=1800, env={"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"})
+    return program
+
+
 def trainings():
     """What the trainings for the virtual GPU promise, with the torch that they have in the cluster."""
     output = expect("trainings.log", TORCH_IMAGE, os.path.join(ROOT, "e2e/training/check.py"))
     return [f"trainings: {line}" for line in found(r"^Ran \d+ tests", output)]
 
 
-# Where the torch is of no matter, and where only newer ones have what the training needs.
-ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py")
-NEW_TORCH = ("test_kernels.py", "test_killer.py")
+# Where the torch is of no matter, where only newer ones have what the training needs, and what an older one is tried
+# with in e2e/test --all only: the libraries' trainings there run on older ones, too.
+ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py", "test_provenance.py")
+NEW_TORCH = ("test_compiled.py", "test_kernels.py", "test_killer.py")
+SELDOM_OLDER = ("test_habits.py", "test_memory.py", "test_models.py", "test_ranges.py", "test_replay.py", "test_waits.py")
+
+
+# Of the command line's tests those that train; the others are ctest's.
+TRAINING_CLI = [f"cli/tests/test_{name}.py" for name in ("run", "sampling", "ranks", "portable")]
 
 
 def with_torch(tests, pythons, port, timeout=1800, **more):
@@ -247,7 +262,7 @@ def with_torch(tests, pythons, port, timeout=1800, **more):
                     "--durations=10", os.path.join(ROOT, tests), timeout=timeout,
                     env={"PP_AGENT": f"{build}/sidecar/agent/precisionprobe-agent",
                          "PP_HOOK": f"{build}/sidecar/hook/python", "PP_CLI": f"{build}/cli/precisionprobe",
-                         "PP_NVML": f"{build}/sidecar/gpu/tests/full",
+                         "PP_SOLVE_AGAIN": f"{build}/cli/tests/solve_again", "PP_NVML": f"{build}/sidecar/gpu/tests/full",
                          "PP_TORCH_PYTHON": ":".join(pythons), "MASTER_PORT": str(port), **more})
     return [f"{tests}: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
@@ -268,13 +283,17 @@ def hook():
     """Hook, agent and `precisionprobe run` with the PyTorch of the torch image."""
     run_shown(TORCH_IMAGE, "-c", "")  # unpacks the image's files where they are missing
     # The longest first.
-    return side_by_side([("cli/tests", [TORCH_IMAGE])]
-                        + [(name, [TORCH_IMAGE]) for name in hook_tests(ANY_TORCH)], 29555)
+    return side_by_side([(name, [TORCH_IMAGE]) for name in [*TRAINING_CLI, *hook_tests(ANY_TORCH)]], 29555)
 
 
 def older_hook():
-    """The same with the PyTorch of the machine's Debian, and what needs no certain one."""
-    return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH)], 29655)
+    """What needs no certain PyTorch, and what an older one may do otherwise, with that of the machine's Debian."""
+    return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH + SELDOM_OLDER)], 29655)
+
+
+def all_older_hook():
+    """The rest of hook()'s with it."""
+    return side_by_side([(f"sidecar/tests/{name}", [DEBIAN]) for name in SELDOM_OLDER], 29655)
 
 
 def made_once(name, key, make):
@@ -330,6 +349,7 @@ def image_libraries():
 
 def all_libraries():
     """Trainings of all libraries with each pair of Python and torch, one after the other: they take both processors."""
+    run_shown(os.path.join(ROOT, "e2e/setup"), "@libraries")
     said = []
     for pair in libraries.PAIRS:
         found_python = libraries.interpreter(pair.python)
@@ -352,8 +372,22 @@ def served(examples="15"):
     output += expect("scheduler.log", DEBIAN, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no",
                      os.path.join(ROOT, "operator/tests/readers/test_scheduler.py"), timeout=1200,
                      env={"PP_OPERATOR": f"{build}/operator/precisionprobe-operator", "PP_CLI": f"{build}/cli/precisionprobe",
-                          "PP_SOLVE_AGAIN": f"{build}/cli/tests/solve_again", "PYTHONPATH": folder})
+                          "PP_SOLVE_AGAIN": f"{build}/cli/tests/solve_again", "PYTHONPATH": folder,
+                          "PP_EXAMPLE_IN_GO": example_in_go()})
     return [f"operator/tests: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
+
+
+def page():
+    """The page in Debian's Chromium, held against the database; served as users have it: what serves it has tests of its own."""
+    build = compile_preset("release")
+    run_shown(os.path.join(ROOT, "e2e/setup"), "@browser")
+    output = expect("page.log", DEBIAN, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no",
+                    "--durations=5", os.path.join(ROOT, "operator/tests/readers/test_page.py"), timeout=1200,
+                    env={"PP_OPERATOR": f"{build}/operator/precisionprobe-operator", "PP_CLI": f"{build}/cli/precisionprobe",
+                         "PP_SOLVE_AGAIN": f"{build}/cli/tests/solve_again",
+                         "PP_BROWSER": from_registries("browser", "operator/tests/readers/page.txt"),
+                         "PP_PAGE": run(os.path.join(ROOT, "e2e/setup"), "--page").strip()})
+    return [f"the page: {line}" for line in found(r"^=+ .* in [0-9.]+s", output)]
 
 
 def served_long():
@@ -390,15 +424,16 @@ def chart(cluster):
 
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
           ("includes and calls", structure_check), ("the harness's tests", harness)]
-UNITS = [("unit tests under ASan and UBSan", tests_of("asan"))]
+UNITS = [("unit tests under ASan and UBSan", tests_of("asan", "-LE", "statistics"))]
 BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older torch", older_hook), ("programs (release)", release),
+          ("simulated runs (release)", tests_of("release", "-L", "statistics")),
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
-          ("the trainings' tests", trainings), ("the API, by its own description", served)]
+          ("the trainings' tests", trainings), ("the API, by its own description", served), ("the page, in a browser", page)]
 SLOW = ("unit tests under TSan", "clang-tidy")
 # Of a build that the unit tests have made; alone they make it.
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
 ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
 EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces and files", readers),
-            ("a hundred seeds of the killer", killer), ("the API, by its own description, for long", served_long)]
+            ("more tests of the hook, older torch", all_older_hook), ("a hundred seeds of the killer", killer), ("the API, by its own description, for long", served_long)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]

@@ -1,12 +1,15 @@
 """The cluster: the one that e2e/cluster brings up, or the one that KUBECONFIG names."""
+import contextlib
 import fcntl
 import http.client
 import json
 import os
+import re
 import shlex
 import shutil
+import subprocess
 
-from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, say, step
+from .progress import CACHE, LOGS, ROOT, CommandError, run, run_shown, say, start, step, stop
 from .proxy import Proxy
 
 E2E = os.path.join(ROOT, "e2e")
@@ -111,6 +114,21 @@ class Cluster:
 
     def raw(self, path):
         return self.kubectl("get", "--raw", path)
+
+    @contextlib.contextmanager
+    def forward(self, namespace, target, port):
+        """kubectl port-forward: the local address."""
+        child = start("kubectl", "-n", namespace, "port-forward", "--address=127.0.0.1", target, f":{port}",
+                      env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                      stdin=subprocess.DEVNULL)
+        try:
+            line = child.stdout.readline()
+            match = re.search(r"127\.0\.0\.1:(\d+)", line)
+            if not match:
+                raise CommandError(f"port-forward to {target}: {line}")
+            yield "127.0.0.1", int(match.group(1))
+        finally:
+            stop(child, patience=2)
 
     def load(self, archive, image):
         """Makes an image known to the nodes; returns the name to use for it."""

@@ -10,8 +10,9 @@ import time
 from . import report, truth
 from .cluster import CACHE, Cluster
 from .database import Database
-from .deploy import RELEASE, SERVICES, SYSTEM, Deployment
-from .progress import CommandError, say, step, tidy_up_on_signals, timings, wait_until
+from .deploy import NAME, RELEASE, SERVICES, SYSTEM, Deployment
+from .figures import draw
+from .progress import LOGS, CommandError, say, step, tidy_up_on_signals, timings, wait_until
 from .replay import record
 from .session import WHOLE, Session, losses, manifest, pods_of
 
@@ -151,6 +152,9 @@ def profile(deployment, args):
     figures = comparison.figures()
     wrong += truth.failures(figures)
     show(cluster, comparison.rows, sorted(ranges))
+    with step("figures"):
+        drawn = draw(cluster, SERVICES, SESSION, os.path.join(LOGS, "demo-figures"))
+    say(f"drawn in {os.path.dirname(drawn[0])}: {', '.join(map(os.path.basename, drawn))}")
     return {"session": item, "conditions": item["status"]["conditions"], "rows": comparison.rows,
             "result": database.rows("SELECT * FROM result"), "truth": figures, "limits": truth.LIMITS,
             "losses_compared": common, "failures": wrong, "timings": timings}
@@ -163,6 +167,9 @@ def finish(deployment, args):
         say("\nEverything is left as it is. To look around:\n" + "  eval \"$(e2e/cluster shell-env)\"\n" * own
             + f"  kubectl -n {SERVICES} get psess,pods\n"
             f"  kubectl -n {SERVICES} exec postgres-0 -- psql -c 'SELECT * FROM result'\n"
+            f"  kubectl -n {SYSTEM} port-forward service/{NAME} 9443:443   # in another terminal; then, in a browser,\n"
+            f"  https://localhost:9443/page/#/session/{SERVICES}/{SESSION}   # its token:\n"
+            f"  kubectl -n {SERVICES} create token reader\n"
             + ("  e2e/cluster down   # when done" if own else
                f"When done: helm uninstall -n {SYSTEM} {RELEASE}; kubectl delete namespace {SERVICES} {SYSTEM}"))
     elif cluster.started:

@@ -26,8 +26,8 @@ held = None  # the lock on this clone's builds
 def sources_key():
     """Changes when anything that goes into the programs does."""
     digest = hashlib.sha256()
-    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "e2e/setup",
-                              "estimate", "operator", "sidecar"):
+    for name in project_files("CMakeLists.txt", "CMakePresets.json", "cmake", "common", "controller", "docs/openapi", "e2e/setup",
+                              "estimate", "operator", "page", "sidecar"):
         digest.update(name.encode() + b"\0")
         with open(os.path.join(ROOT, name), "rb") as file:
             digest.update(file.read())

@@ -1,5 +1,4 @@
 """What the scenarios stand on: one cluster, one set of services, one installed release, and means to look at them."""
-import contextlib
 import json
 import os
 import re
@@ -101,6 +100,7 @@ class World:
 
     def __init__(self, preset):
         self.cluster = Cluster()
+        self.preset = preset
         self.deployment = Deployment(self.cluster, preset=preset)
         self.database = Database(self.cluster)
         self.interval = None
@@ -226,20 +226,9 @@ class World:
                    lambda: not pods_of(self.cluster, "app in (dlrm,dlrm-twin,idle,idle-too)", namespace), 60)
         return reports
 
-    @contextlib.contextmanager
     def forward(self, namespace, target, port):
-        """kubectl port-forward: the local address."""
-        child = start("kubectl", "-n", namespace, "port-forward", "--address=127.0.0.1", target, f":{port}",
-                      env=self.cluster.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                      stdin=subprocess.DEVNULL)
-        try:
-            line = child.stdout.readline()
-            match = re.search(r"127\.0\.0\.1:(\d+)", line)
-            if not match:
-                raise CommandError(f"port-forward to {target}: {line}")
-            yield "127.0.0.1", int(match.group(1))
-        finally:
-            stop(child, patience=2)
+        """As the cluster's."""
+        return self.cluster.forward(namespace, target, port)
 
     def diagnose(self, folder):
         """What somebody who looks for the reason of a failure wants to see."""

@@ -17,6 +17,12 @@ START = """#!/bin/sh
 at=$(dirname "$(dirname "$(readlink -f "$0")")")
 exec "$at/lib/%s" --library-path "$at/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/nvidia/lib64" "$at/libexec/%s" "$@"
 """
+# The same program by the names that kubectl runs and asks: the linker's call does not keep the name.
+PLUGIN = START.replace('"$@"', 'kubectl "$@"')
+PLUGIN_COMPLETION = """#!/bin/sh
+"$(dirname "$(readlink -f "$0")")/precisionprobe" complete kubectl "$@"
+echo :4
+"""
 ENVIRONMENT = """# For sh, in this folder: what the benchmarks in bench/ look for.
 PP_CLI=$PWD/bin/precisionprobe PP_AGENT=$PWD/bin/precisionprobe-agent
 PP_HOOK=$PWD/share/precisionprobe/hook/python PP_PYTHON=${PP_PYTHON:-python3}
@@ -54,6 +60,8 @@ def lay_out(prefix, folder):
         for path in needed:
             shutil.copy(path, f"{folder}/lib/{os.path.basename(path)}")
         write(f"{folder}/bin/{program}", START % (os.path.basename(needed[-1]), program), 0o755)
+    write(f"{folder}/bin/kubectl-precisionprobe", PLUGIN % (os.path.basename(needed[-1]), PROGRAMS[0]), 0o755)
+    write(f"{folder}/bin/kubectl_complete-precisionprobe", PLUGIN_COMPLETION, 0o755)
     shutil.copytree(f"{E2E}/bench", f"{folder}/bench", ignore=shutil.ignore_patterns("__pycache__"))
     write(f"{folder}/environment", ENVIRONMENT, 0o644)
 

@@ -4,7 +4,7 @@ import http.client
 import json
 import ssl
 
-from .environment import NAME, SYSTEM
+from .deploy import NAME, SYSTEM
 
 READER = """
 apiVersion: v1
@@ -27,20 +27,20 @@ class Verified(http.client.HTTPSConnection):
         self.sock = self._context.wrap_socket(self.sock, server_hostname=f"{NAME}.{SYSTEM}.svc")
 
 
-def reader(world, namespace):
+def reader(cluster, namespace):
     """The token of a service account that may view what is in the namespace; with the account it goes."""
-    world.cluster.apply(READER.format(namespace=namespace, role=NAME))
-    return world.cluster.kubectl("-n", namespace, "create", "token", "reader").strip()
+    cluster.apply(READER.format(namespace=namespace, role=NAME))
+    return cluster.kubectl("-n", namespace, "create", "token", "reader").strip()
 
 
-def authority(world):
-    data = world.cluster.get("-n", SYSTEM, "secret", f"{NAME}-tls")["data"]
+def authority(cluster):
+    data = cluster.get("-n", SYSTEM, "secret", f"{NAME}-tls")["data"]
     return base64.b64decode(data["ca.crt"]).decode()
 
 
-def get(world, address, path, **headers):
+def get(cluster, address, path, **headers):
     """(status, document, headers)."""
-    connection = Verified(*address, timeout=60, context=ssl.create_default_context(cadata=authority(world)))
+    connection = Verified(*address, timeout=60, context=ssl.create_default_context(cadata=authority(cluster)))
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()

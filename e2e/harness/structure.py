@@ -15,9 +15,9 @@ LIBRARIES = {"curl/": "libcurl", "jansson.h": "jansson", "libpq-fe.h": "libpq", 
              "openssl/": "openssl", "Python.h": "Python", "uthash.h": "uthash", "utlist.h": "uthash", "uv.h": "libuv",
              "yaml.h": "libyaml", "cmocka.h": "cmocka"}
 # Of tests alone.
-FOR_TESTS = {"": ["common/tests"], "estimate/tests": ["estimate/regression/tests"],
+FOR_TESTS = {"": ["common/tests"], "cli/tests": ["estimate", "estimate/regression/tests"], "estimate/tests": ["estimate/regression/tests"],
              "estimate/replay/tests": ["estimate"], "operator/prometheus/tests": ["controller", "operator/http_server"],
-             "operator/store/tests": ["estimate"],
+             "operator/store/tests": ["estimate"], "operator/tests": ["operator/store/tests"],
              "sidecar/agent/tests": ["sidecar/hook"], "sidecar/gpu/tests": ["e2e/gpu/driver"],
              "sidecar/hook/tests": ["sidecar/gpu"]}
 INCLUDE = re.compile(r'^#include (?:"([^"]+)"|<([^>]+)>)', re.M)

@@ -13,7 +13,7 @@ from harness.environment import SERVICES, SHARED, World
 
 # Cheap ones first, then those that mostly wait, then those that measure and want the machine for themselves; those that
 # need other services later, the one that removes the release last.
-ORDER = ("test_specs", "test_sessions", "test_injection", "test_troubles", "test_ingest", "test_api", "test_sidecar", "test_startup",
+ORDER = ("test_specs", "test_sessions", "test_injection", "test_troubles", "test_ingest", "test_api", "test_kubectl", "test_sidecar", "test_startup",
          "test_running_pods", "test_lease", "test_pods", "test_clocks", "test_chaos", "test_outages", "test_random_kills",
          "test_admission", "test_coarse", "test_sampling", "test_replay", "test_main_job", "test_uninstall")
 FAILURES = os.path.join(LOGS, "failures")

@@ -56,15 +56,19 @@ def groups(comparison):
     """(error, standard error) in points of each group: its mean against its members', weighted by time.
 
     All that the group's name lists are members, of which some may be told alone too: these carry no group."""
-    rows = [r for r in comparison.rows if r["kind"] == "layer" and "truth" in r]
+    rows = layers(comparison.rows)
     told = {(r["pod_name"], r["metric"], r["phase"], r["group_name"]): r for r in rows if r["group_mean"] is not None}
     found = []
     for (pod, metric, phase, name), row in told.items():
         members = [r for r in rows if (r["pod_name"], r["metric"], r["phase"]) == (pod, metric, phase)
                    and r["layer"] in name.split("+")]
-        assert len(members) == len(name.split("+")), f"{name} has members that are not known"
+        assert sorted(r["layer"] for r in members) == sorted(name.split("+")), f"{name} has members that are not known"
+        known = [r for r in members if "truth" in r]
+        share = sum(r["share"] or 0 for r in known)
+        unknown = {r["layer"]: r["share"] or 0 for r in members if "truth" not in r}
+        assert sum(unknown.values()) < 0.01 * share, f"the virtual GPU knows nothing of {unknown} in {phase}"
         points = truth.SHARES[metric][1]
-        true = sum(r["truth"] * r["share"] for r in members) / sum(r["share"] for r in members)
+        true = sum(r["truth"] * (r["share"] or 0) for r in known) / share
         found.append(((row["group_mean"] - true) * points, row["group_stderr"] * points))
     return found
 

@@ -6,6 +6,7 @@ import pytest
 
 from harness import overlap, truth
 from harness.demo import compare, observed
+from harness.figures import draw
 from harness.progress import wait_until
 from harness.session import WHOLE, losses, manifest, pods_of
 from harness.environment import NAME, SERVICES, SYSTEM
@@ -261,14 +262,14 @@ def test_patterns_are_those_of_the_database(run, world):
 
 def test_the_api_tells_the_same_patterns(run, world):
     """As the database has them, to the last digit."""
-    token = {"Authorization": f"Bearer {reader(world, SERVICES)}"}
+    token = {"Authorization": f"Bearer {reader(world.cluster, SERVICES)}"}
     base = f"/api/v1/namespaces/{SERVICES}/patterns"
     with world.forward(SYSTEM, f"service/{NAME}", 443) as address:
-        status, listed, _ = get(world, address, base, **token)
+        status, listed, _ = get(world.cluster, address, base, **token)
         ours = [p for p in listed["items"] if p["pattern"] in ("job-dlrm", "job-dlrm-ddp")]
         assert status == 200 and len(ours) == 2
         for head in ours:
-            status, whole, _ = get(world, address, f"{base}/{head['pattern']}", **token)
+            status, whole, _ = get(world.cluster, address, f"{base}/{head['pattern']}", **token)
             assert status == 200 and {key: whole[key] for key in head} == head
             of = f"WHERE namespace = '{SERVICES}' AND workload_name = '{head['workload_name']}'"
             row, = world.database.rows(f"SELECT * FROM pattern {of}")
@@ -280,6 +281,20 @@ def test_the_api_tells_the_same_patterns(run, world):
             assert whole["metrics"] == [{key: m[key] for key in whole["metrics"][0]} for m in metrics]
             shares = world.database.rows(f"SELECT kind, name, share, share_stderr FROM pattern_share {of}")
             assert sorted(whole["bounds"] + whole["time"], key=str) == sorted(shares, key=str)
+    world.cluster.kubectl("-n", SERVICES, "delete", "serviceaccount/reader", "rolebinding/reader")
+
+
+def test_figures_are_drawn_of_the_results(run, world, tmp_path):
+    """As the demo does; what a drawing says is held against results by cli/tests/test_figures.py."""
+    files = [path.rsplit("/", 1)[1] for path in draw(world.cluster, SERVICES, run.session.name, str(tmp_path / "figures"),
+                                                      world.preset)]
+    assert sorted(files) == sorted(f"{name}-{kind}.svg" for name in ("dlrm", "dlrm-ddp", "dlrm-ddp-2")
+                                   for kind in ("gpu-util", "metrics")) + ["jobs.md", "jobs.svg"]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (tmp_path / "figures/jobs.md").read_text().splitlines()]
+    told = sorted(row[rows[0].index("SMActive, %")] for row in rows[2:])
+    known = world.database.rows("SELECT mean, stderr FROM result_detail WHERE kind = 'job' AND metric = 'sm_active' "
+                                f"AND session_uid = '{run.uid}'")
+    assert told == sorted(f"{100 * row['mean']:.1f} ± {100 * row['stderr']:.1f}" for row in known) and len(told) == 3
     world.cluster.kubectl("-n", SERVICES, "delete", "serviceaccount/reader", "rolebinding/reader")
 
 

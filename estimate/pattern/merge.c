@@ -8,26 +8,35 @@
 
 /* ---- a figure ---- */
 
-/* Two figures of one thing are known no better than to this part of it, so that one of which next
- * to nothing is said to be unsure does not outweigh all others. */
+/* Two figures of one thing are known no better than to this part of the largest, so that one of
+ * which next to nothing is said to be unsure, or nothing, as of a share of 0, does not outweigh all
+ * others. */
 #define LEAST_ERROR 1e-6
 
-static double variance_of(const pp_figure *f, double unsaid)
+/* What errors are not said, or are too small to be meant. */
+typedef struct limits {
+    double unsaid; /* the largest of the others', so that a figure without one does not outweigh
+                      them */
+    double least;
+} limits;
+
+static limits limits_of(const pp_figure *figures, size_t n)
 {
-    const double least = LEAST_ERROR * fabs(f->value);
-    const double error = isfinite(f->standard_error) ? f->standard_error : unsaid;
-    return fmax(error * error, least * least) + 1e-300;
+    double error = 0, value = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(figures[i].value))
+            continue;
+        value = fmax(value, fabs(figures[i].value));
+        if (isfinite(figures[i].standard_error))
+            error = fmax(error, figures[i].standard_error);
+    }
+    return (limits){error, LEAST_ERROR * fmax(value, error)};
 }
 
-/* The error of a figure that says none: the largest of the others', so that it does not outweigh
- * them. */
-static double unsaid_of(const pp_figure *figures, size_t n)
+static double variance_of(const pp_figure *f, const limits *l)
 {
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(figures[i].value) && isfinite(figures[i].standard_error))
-            most = fmax(most, figures[i].standard_error);
-    return most;
+    const double error = isfinite(f->standard_error) ? f->standard_error : l->unsaid;
+    return pow(fmax(error, l->least), 2);
 }
 
 static double weight_at(const double *weights, size_t i)
@@ -44,11 +53,11 @@ typedef struct sums {
 static sums sum_up(const pp_figure *figures, const double *weights, size_t n, double between)
 {
     sums s = {0};
-    const double unsaid = unsaid_of(figures, n);
+    const limits l = limits_of(figures, n);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(figures[i].value))
             continue;
-        const double w = weight_at(weights, i) / (variance_of(&figures[i], unsaid) + between);
+        const double w = weight_at(weights, i) / (variance_of(&figures[i], &l) + between);
         s.weight += w;
         s.weight2 += w * w;
         s.value += w * figures[i].value;
@@ -57,7 +66,7 @@ static sums sum_up(const pp_figure *figures, const double *weights, size_t n, do
     s.value /= s.weight;
     for (size_t i = 0; i < n; i++)
         if (isfinite(figures[i].value))
-            s.square += weight_at(weights, i) / (variance_of(&figures[i], unsaid) + between) *
+            s.square += weight_at(weights, i) / (variance_of(&figures[i], &l) + between) *
                         pow(figures[i].value - s.value, 2);
     return s;
 }
@@ -67,11 +76,11 @@ static double own_variance(const pp_figure *figures, const double *weights, size
                            double between, double weight)
 {
     double sum = 0;
-    const double unsaid = unsaid_of(figures, n);
+    const limits l = limits_of(figures, n);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(figures[i].value))
             continue;
-        const double variance = variance_of(&figures[i], unsaid);
+        const double variance = variance_of(&figures[i], &l);
         sum += pow(weight_at(weights, i) / (variance + between) / weight, 2) * variance;
     }
     return sum;
@@ -79,15 +88,17 @@ static double own_variance(const pp_figure *figures, const double *weights, size
 
 pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_t n)
 {
+    size_t known = 0, last = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(figures[i].value)) {
+            known++;
+            last = i;
+        }
+    if (known < 2)
+        return known ? figures[last] : PP_UNKNOWN;
+    if (!(limits_of(figures, n).least > 0)) /* all of them are 0, without doubt */
+        return figures[last];
     const sums fixed = sum_up(figures, weights, n, 0);
-    if (fixed.n == 0)
-        return PP_UNKNOWN;
-    if (fixed.n == 1) {
-        size_t i = 0;
-        while (!isfinite(figures[i].value))
-            i++;
-        return figures[i];
-    }
     const double excess = fixed.square - (double)(fixed.n - 1);
     const double between = fmax(excess / (fixed.weight - fixed.weight2 / fixed.weight), 0);
     const sums s = sum_up(figures, weights, n, between);
@@ -132,6 +143,11 @@ static pp_figure get_bound(const pp_usage *u, size_t k)
     return u->bounds[k];
 }
 
+static pp_figure get_rate(const pp_usage *u, size_t k)
+{
+    return u->rates[k];
+}
+
 static void merge_sd(build *b)
 {
     double sum = 0, weight = 0;
@@ -159,24 +175,17 @@ static void merge_bounds(build *b)
 
 /* ---- metrics ---- */
 
-static const pp_usage_metric *metric_of(const pp_usage *u, pp_metric metric)
-{
-    for (size_t i = 0; i < u->n_metrics; i++)
-        if (u->metrics[i].metric == metric)
-            return &u->metrics[i];
-    return NULL;
-}
-
-typedef enum part { MEAN, P50, P95 } part;
+typedef enum part { MEAN, P50, P95, ACHIEVED } part;
 
 static pp_figure merge_part(const build *b, const pp_usage_metric *like, part of)
 {
     for (size_t i = 0; i < b->n; i++) {
-        const pp_usage_metric *m = metric_of(b->usages[i], like->metric);
+        const pp_usage_metric *m = pp_usage_metric_find(b->usages[i], like->metric);
         b->figures[i] = !m || m->source != like->source ? PP_UNKNOWN
                         : of == MEAN                    ? m->mean
                         : of == P50                     ? m->p50
-                                                        : m->p95;
+                        : of == P95                     ? m->p95
+                                                        : m->achieved;
     }
     return pp_figure_merge(b->figures, b->weights, b->n);
 }
@@ -185,7 +194,7 @@ static void merge_profile(const build *b, const pp_usage_metric *like, pp_usage_
 {
     double weight = 0, profile[PP_USAGE_BINS] = {0};
     for (size_t i = 0; i < b->n; i++) {
-        const pp_usage_metric *m = metric_of(b->usages[i], like->metric);
+        const pp_usage_metric *m = pp_usage_metric_find(b->usages[i], like->metric);
         if (!m || m->source != like->source || !m->has_profile)
             continue;
         weight += b->weights[i];
@@ -201,10 +210,21 @@ static double most_of(const build *b, pp_metric metric)
 {
     double most = (double)NAN;
     for (size_t i = 0; i < b->n; i++) {
-        const pp_usage_metric *m = metric_of(b->usages[i], metric);
+        const pp_usage_metric *m = pp_usage_metric_find(b->usages[i], metric);
         most = m ? fmax(most, m->most.value) : most; /* which NaN is no part of */
     }
     return most;
+}
+
+/* Of GPUs that are alike: the newest that knows it. */
+static double peak_of(const build *b, pp_metric metric)
+{
+    for (size_t i = b->n; i-- > 0;) {
+        const pp_usage_metric *m = pp_usage_metric_find(b->usages[i], metric);
+        if (m && isfinite(m->peak))
+            return m->peak;
+    }
+    return (double)NAN;
 }
 
 static int merge_metrics(build *b, pp_error *err)
@@ -215,7 +235,7 @@ static int merge_metrics(build *b, pp_error *err)
     for (int metric = 0; metric < PP_METRIC_COUNT; metric++) {
         const pp_usage_metric *like = NULL;
         for (size_t i = b->n; i-- > 0 && !like;)
-            like = metric_of(b->usages[i], (pp_metric)metric);
+            like = pp_usage_metric_find(b->usages[i], (pp_metric)metric);
         if (!like)
             continue;
         const double most = most_of(b, like->metric);
@@ -225,6 +245,8 @@ static int merge_metrics(build *b, pp_error *err)
                                 .mean = merge_part(b, like, MEAN),
                                 .p50 = merge_part(b, like, P50),
                                 .p95 = merge_part(b, like, P95),
+                                .achieved = merge_part(b, like, ACHIEVED),
+                                .peak = peak_of(b, like->metric),
                                 .most = {most, isfinite(most) ? 0 : (double)NAN}};
         merge_profile(b, like, to);
     }
@@ -277,6 +299,13 @@ static int merge_types(build *b, pp_error *err)
 
 /* ---- several ---- */
 
+static void merge_gpu(build *b)
+{
+    b->to->gpu = b->usages[b->n - 1]->gpu;
+    for (size_t i = b->n; i-- > 0 && !*b->to->gpu.model;)
+        b->to->gpu = b->usages[i]->gpu;
+}
+
 /* Of usages that are alike, the newest last. `busy`: of all of them. */
 static int merge_alike(const pp_usage *const *usages, const double *weights, size_t n, bool busy,
                        pp_usage **ret, pp_error *err)
@@ -297,6 +326,9 @@ static int merge_alike(const pp_usage *const *usages, const double *weights, siz
     b.to->idle = merge_one(&b, get_idle, 0);
     merge_sd(&b);
     merge_bounds(&b);
+    for (size_t k = 0; k < PP_BOUND_UNITS; k++)
+        b.to->rates[k] = merge_one(&b, get_rate, k);
+    merge_gpu(&b);
     if (merge_types(&b, err) < 0 || merge_metrics(&b, err) < 0) {
         pp_usage_free(b.to);
         return -1;
@@ -384,9 +416,17 @@ static void expect_others(pp_usage *u)
         add_error(&u->bounds[k], (is_idle((pp_bound)k) ? of_idle : by) * u->bounds[k].value);
     for (size_t i = 0; i < u->n_types; i++)
         add_error(&u->types[i].share, by * u->types[i].share.value);
-    for (size_t i = 0; i < u->n_metrics; i++)
-        if (pp_metric_get(u->metrics[i].metric)->kind != PP_METRIC_LEVEL)
-            add_error(&u->metrics[i].mean, by * u->metrics[i].mean.value);
+    for (size_t i = 0; i < u->n_metrics; i++) {
+        pp_usage_metric *m = &u->metrics[i];
+        if (pp_metric_get(m->metric)->kind == PP_METRIC_LEVEL)
+            continue;
+        add_error(&m->mean, by * m->mean.value);
+        add_error(&m->achieved, by * m->achieved.value);
+        if (m->source == PP_USAGE_LAYERS)
+            continue; /* what half of the time is below is so in longer steps, too */
+        add_error(&m->p50, by * m->p50.value);
+        add_error(&m->p95, by * m->p95.value);
+    }
 }
 
 static int merge_sessions(const session *sessions, size_t n, int64_t now_ns, pp_usage **ret,
@@ -452,8 +492,8 @@ static const trained *newest_of(const pp_merge_input *in, const trained *all, si
 }
 
 /* Moves those that are kept to the front; returns how many. */
-static size_t keep(pp_merge_input *in, const trained *all, size_t n, const trained *like,
-                   int *ret_others)
+static size_t keep_models(pp_merge_input *in, const trained *all, size_t n, const trained *like,
+                          int *ret_others)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
@@ -467,16 +507,78 @@ static size_t keep(pp_merge_input *in, const trained *all, size_t n, const train
     return kept;
 }
 
-int pp_merge_select(pp_merge_input *in, size_t *n, int *ret_others, pp_error *err)
+/* Of two kinds of GPUs the one that stands for both where there are as many: above 0 for a. */
+static int compare_gpus(const pp_usage_gpu *a, const pp_usage_gpu *b)
 {
-    *ret_others = 0;
+    const int64_t x[] = {a->chip.multiprocessors, a->chip.capability, a->chip.sm_khz,
+                         a->chip.memory_khz, a->chip.memory_bits};
+    const int64_t y[] = {b->chip.multiprocessors, b->chip.capability, b->chip.sm_khz,
+                         b->chip.memory_khz, b->chip.memory_bits};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        if (x[i] != y[i])
+            return x[i] > y[i] ? 1 : -1;
+    return strcmp(a->model, b->model);
+}
+
+static size_t count_alike(const pp_merge_input *in, const trained *t, const pp_usage_gpu *gpu)
+{
+    size_t alike = 0;
+    for (size_t i = t->begin; i < t->end; i++)
+        alike += in[i].usage->steps > 0 && pp_usage_gpu_alike(&in[i].usage->gpu, gpu);
+    return alike;
+}
+
+/* What most of a session's GPUs with a step are; NULL: there are none. */
+static const pp_usage_gpu *gpu_of_most(const pp_merge_input *in, const trained *t)
+{
+    const pp_usage_gpu *most = NULL;
+    size_t n = 0;
+    for (size_t i = t->begin; i < t->end; i++) {
+        const pp_usage_gpu *gpu = &in[i].usage->gpu;
+        const size_t alike = count_alike(in, t, gpu);
+        if (in[i].usage->steps == 0)
+            continue;
+        if (!most || alike > n || (alike == n && compare_gpus(gpu, most) > 0)) {
+            most = gpu;
+            n = alike;
+        }
+    }
+    return most;
+}
+
+/* Moves those of the GPU's kind to the front; returns how many. */
+static size_t keep_gpus(pp_merge_input *in, size_t n, const pp_usage_gpu *like, int *ret_others)
+{
+    size_t kept = 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        const size_t before = kept;
+        bool any = false;
+        end = end_of_session(in, n, i);
+        for (size_t k = i; k < end; k++) {
+            any = any || in[k].usage->steps > 0;
+            if (pp_usage_gpu_alike(&in[k].usage->gpu, like))
+                in[kept++] = in[k];
+        }
+        *ret_others += any && kept == before;
+    }
+    return kept;
+}
+
+int pp_merge_select(pp_merge_input *in, size_t *n, pp_merge_left *ret_left, pp_error *err)
+{
+    *ret_left = (pp_merge_left){0};
     PP_CLEANUP_FREE trained *all = calloc(*n + 1, sizeof *all);
     if (!all)
         return pp_error_nomem(err);
     size_t sessions = 0;
     int rc = find_trained(in, *n, all, &sessions, err);
-    if (rc == 0)
-        *n = keep(in, all, sessions, newest_of(in, all, sessions), ret_others);
+    if (rc == 0) {
+        const trained *newest = newest_of(in, all, sessions);
+        const pp_usage_gpu *gpu = newest ? gpu_of_most(in, newest) : NULL;
+        *n = keep_models(in, all, sessions, newest, &ret_left->other_models);
+        if (gpu)
+            *n = keep_gpus(in, *n, gpu, &ret_left->other_gpus);
+    }
     for (size_t i = 0; i < sessions; i++)
         pp_models_done(&all[i].models);
     return rc;

@@ -28,18 +28,24 @@ typedef struct pp_merge_input {
     const pp_usage *usage;
 } pp_merge_input;
 
-/**
- * Keeps those of sessions that trained the same models as the newest one with a step, in their
- * order: a workload of the same name may train another model since. `ret_others` are the sessions
- * with a step that are left out. PP_ERR_NOMEM.
- */
-int pp_merge_select(pp_merge_input *in, size_t *n, int *ret_others, pp_error *err);
+/** Sessions with a step that are no part of what is merged. */
+typedef struct pp_merge_left {
+    int other_models; /**< they trained others */
+    int other_gpus;   /**< they trained the same, and on no GPU like those that are */
+} pp_merge_left;
 
 /**
- * Merges n usages as of `now_ns`, all of the same training. What is not alike is not averaged: the
- * newest session's usages say whether shares are of busy time and what each metric comes from, and
- * others are left out of that. The most of a metric is the highest. PP_ERR_INVALID: none has
- * steps; PP_ERR_NOMEM.
+ * Keeps, in their order, what is like the newest session with a step: of sessions that trained the
+ * same models, for a workload of the same name may train another one since, the GPUs that are like
+ * most of that session's (of as many the one with more SMs, then by name). PP_ERR_NOMEM.
+ */
+int pp_merge_select(pp_merge_input *in, size_t *n, pp_merge_left *ret_left, pp_error *err);
+
+/**
+ * Merges n usages as of `now_ns`, all of the same training on GPUs that are alike. What is not
+ * alike is not averaged: the newest session's usages say whether shares are of busy time and what
+ * each metric comes from, and others are left out of that. The most of a metric is the highest.
+ * PP_ERR_INVALID: none has steps; PP_ERR_NOMEM.
  */
 int pp_usage_merge(const pp_merge_input *in, size_t n, int64_t now_ns, pp_usage **ret,
                    pp_error *err);

@@ -1,11 +1,13 @@
 #include "estimate/pattern/usage.h"
 
 #include "common/cleanup.h"
+#include "estimate/achieved.h"
 #include "estimate/item_bounds.h"
 #include "estimate/pattern/usage_metrics.h"
 #include "estimate/pattern/usage_time.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +43,64 @@ static void add_busy(build *b, const double *likely)
         b->to->bounds[k] = (pp_figure){share, sqrt(doubt + of_time * of_time)};
     }
 }
+
+/* ---- what units do while they are the bound ---- */
+
+typedef struct unit {
+    double *value, *error; /* of items */
+    pp_rate *rate;
+    const double *likely; /* that the unit bounds them: of item i at i * PP_BOUND_COUNT */
+} unit;
+
+/* The mean over the time that is so bound. What it is off by: the items' own errors, how much of
+ * that time each of them takes, and the clock. */
+static pp_figure rate_of_unit(build *b, const unit *u)
+{
+    const pp_usage_time *t = b->time;
+    double share = 0, sum = 0, variance = 0, of_job = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const double part = t->share[i] * u->likely[i * PP_BOUND_COUNT];
+        b->factor[i] = 0;
+        if (!(part > 0))
+            continue;
+        const pp_rate *r = &u->rate[i];
+        const double of_clock = part * u->value[i] * r->error;
+        share += part;
+        sum += part * u->value[i] * r->value;
+        variance += pow(part * u->error[i] * r->value, 2) + (r->of_job ? 0 : of_clock * of_clock);
+        of_job += r->of_job ? of_clock : 0;
+    }
+    if (!(share > 0))
+        return PP_UNKNOWN;
+    for (size_t i = 0; i < t->n; i++) {
+        const double likely = u->likely[i * PP_BOUND_COUNT];
+        if (t->share[i] * likely > 0)
+            b->factor[i] = likely * (u->value[i] * u->rate[i].value - sum / share) / share;
+    }
+    const double of_time = pp_usage_time_error(t, b->factor);
+    return (pp_figure){sum / share,
+                       sqrt((variance + of_job * of_job) / (share * share) + of_time * of_time)};
+}
+
+static int find_rates(build *b, const double *likely, pp_error *err)
+{
+    const size_t n = b->time->n + 1;
+    PP_CLEANUP_FREE double *value = calloc(n, sizeof *value);
+    PP_CLEANUP_FREE double *error = calloc(n, sizeof *error);
+    PP_CLEANUP_FREE pp_rate *rate = calloc(n, sizeof *rate);
+    if (!value || !error || !rate)
+        return pp_error_nomem(err);
+    for (int k = 0; k < PP_BOUND_UNITS; k++) {
+        const pp_metric metric = pp_bound_metric((pp_bound)k);
+        const unit u = {value, error, rate, &likely[k]};
+        pp_item_values(b->in->estimates, b->time->busy, metric, value, error);
+        pp_achieved_rates(b->in->activity, b->in->estimates, metric, rate);
+        b->to->rates[k] = rate_of_unit(b, &u);
+    }
+    return 0;
+}
+
+/* ---- bounds of idle time ---- */
 
 /* An item's time in which nothing ran, of a marked step: only how these compare counts. */
 static double idle_of(const pp_estimates_item *item)
@@ -106,6 +166,8 @@ static void add_rest(pp_usage *to)
     }
     if (sum < 1)
         to->bounds[PP_BOUND_UNKNOWN].value += 1 - sum;
+    /* Which rows have no value is another session's chance. */
+    add_part(&to->bounds[PP_BOUND_UNKNOWN], 0, to->bounds[PP_BOUND_UNKNOWN].value);
 }
 
 static int find_bounds(build *b, pp_error *err)
@@ -114,6 +176,8 @@ static int find_bounds(build *b, pp_error *err)
     if (!likely)
         return pp_error_nomem(err);
     if (pp_item_bounds(b->in->estimates, b->time->busy, likely, err) < 0)
+        return -1;
+    if (find_rates(b, likely, err) < 0)
         return -1;
     add_busy(b, likely);
     add_idle(b);
@@ -233,6 +297,37 @@ static int find_models(const pp_usage_input *in, pp_models *to, pp_error *err)
     return to->n > 0 ? 0 : pp_models_add(to, "", "", "", err);
 }
 
+/* ---- the GPU ---- */
+
+static void find_gpu(const pp_usage_input *in, pp_usage_gpu *to)
+{
+    const pp_activity *a = in->activity;
+    const char *gpu = in->estimates->gpu;
+    to->chip = *pp_activity_chip(a, gpu);
+    (void)snprintf(to->model, sizeof to->model, "%s", pp_activity_gpu_model(a, gpu));
+}
+
+static bool is_same_chip(const pp_chip *a, const pp_chip *b)
+{
+    return a->capability == b->capability && a->multiprocessors == b->multiprocessors &&
+           a->sm_khz == b->sm_khz && a->memory_khz == b->memory_khz &&
+           a->memory_bits == b->memory_bits;
+}
+
+bool pp_usage_gpu_alike(const pp_usage_gpu *a, const pp_usage_gpu *b)
+{
+    const bool untold = a->chip.capability > 0 && (!*a->model || !*b->model);
+    return is_same_chip(&a->chip, &b->chip) && (untold || strcmp(a->model, b->model) == 0);
+}
+
+const pp_usage_metric *pp_usage_metric_find(const pp_usage *usage, pp_metric metric)
+{
+    for (size_t i = 0; i < usage->n_metrics; i++)
+        if (usage->metrics[i].metric == metric)
+            return &usage->metrics[i];
+    return NULL;
+}
+
 /* ---- in and out ---- */
 
 static int find(build *b, pp_error *err)
@@ -244,6 +339,7 @@ static int find(build *b, pp_error *err)
     to->step_ns = b->time->step_ns;
     to->step_sd_ns = b->time->step_sd_ns;
     to->idle = b->time->idle;
+    find_gpu(b->in, &to->gpu);
     if (to->steps == 0)
         return 0;
     return find_models(b->in, &to->models, err) < 0 || find_bounds(b, err) < 0 ||

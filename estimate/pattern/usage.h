@@ -37,13 +37,22 @@ typedef enum pp_usage_source {
 /** "layers", "windows". */
 const char *pp_usage_source_name(pp_usage_source source);
 
-/** In the metric's unit. */
+/** What a GPU is. Those that differ are never averaged: shares of unlike peaks, and steps on unlike
+ * GPUs, are no sample of one thing. */
+typedef struct pp_usage_gpu {
+    char model[PP_WIRE_MAX_VERSION + 1]; /**< "NVIDIA H200"; "": not known */
+    pp_chip chip;                        /**< zeros: not known */
+} pp_usage_gpu;
+
+/** In the metric's unit, but for what it is of its peak. */
 typedef struct pp_usage_metric {
     pp_metric metric;
     pp_usage_source source;
     pp_figure mean;
     pp_figure p50, p95; /**< of the time of a step; of windows, of these */
     pp_figure most;     /**< of windows the highest; a level's alone (memory). Its error is 0 */
+    pp_figure achieved; /**< of the metric's peak per second (pp_peak_unit()), over a step */
+    double peak;        /**< that the GPU has at its highest clock; NaN: not known, or none */
     bool has_profile;
     double profile[PP_USAGE_BINS]; /**< means over the step's parts, of equal length */
 } pp_usage_metric;
@@ -64,7 +73,10 @@ typedef struct pp_usage {
     double step_sd_ns;                /**< from step to step, of the marked ones; NaN */
     pp_figure idle;                   /**< share of a step in which no kernel ran */
     pp_figure bounds[PP_BOUND_COUNT]; /**< shares of a step; their sum is 1 */
-    pp_usage_metric *metrics;         /**< by metric; those of which something is known */
+    pp_figure rates[PP_BOUND_UNITS];  /**< of time so bound, by TENSOR, FP32, MEMORY: what its unit
+                                           does per second; its peak is the metric's */
+    pp_usage_gpu gpu;
+    pp_usage_metric *metrics; /**< by metric; those of which something is known */
     size_t n_metrics;
     pp_usage_type types[PP_USAGE_TYPES + 1]; /**< most first */
     size_t n_types;
@@ -85,6 +97,12 @@ int pp_usage_find(const pp_usage_input *in, pp_usage **ret, pp_error *err);
 /** Adds a type that is none of the usage's yet; its name is copied. There has to be room. */
 int pp_usage_add_type(pp_usage *usage, const char *name, bool layer, pp_figure share,
                       pp_error *err);
+
+/** Whether two GPUs have the same peaks, as far as it is known, and no other model. */
+bool pp_usage_gpu_alike(const pp_usage_gpu *a, const pp_usage_gpu *b);
+
+/** What of a unit's metric is known; NULL: nothing. */
+const pp_usage_metric *pp_usage_metric_find(const pp_usage *usage, pp_metric metric);
 
 /** The bound with the largest share, and by how much that is larger than the next one's: where that
  * is not more than its error a few times over, both may be. UNKNOWN where nothing has a share. */

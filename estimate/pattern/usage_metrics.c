@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/vector.h"
+#include "estimate/achieved.h"
 #include "estimate/item_bounds.h"
 #include "estimate/spans.h"
 
@@ -27,7 +28,8 @@ typedef struct work {
     const pp_usage_time *time;
     double *value, *error; /* of items, of the metric */
     double *factor;
-    part *parts; /* of the step's time, by value */
+    pp_rate *rate; /* of items, and of the job as the last */
+    part *parts;   /* of the step's time, by value */
     size_t n_parts;
     double told;     /* what they are of a step */
     double *samples; /* of the metric, sorted */
@@ -117,6 +119,33 @@ static pp_figure mean_of_parts(work *w)
     return mean;
 }
 
+/* As the mean, of what each of them is per second. A clock that is the job's is off for all of them
+ * alike. */
+static pp_figure achieved_of_parts(work *w)
+{
+    pp_figure achieved = {0, 0};
+    double variance = 0, of_job = 0;
+    for (size_t i = 0; i < w->time->n; i++)
+        w->factor[i] = 0;
+    for (size_t i = 0; i < w->n_parts; i++) {
+        const part *p = &w->parts[i];
+        if (p->item >= w->time->n) /* idle time */
+            continue;
+        const pp_rate *r = &w->rate[p->item];
+        const double of_clock = p->share * p->value * r->error / w->told;
+        achieved.value += p->share * p->value * r->value / w->told;
+        variance += pow(p->share * p->error * r->value / w->told, 2) +
+                    (r->of_job ? 0 : of_clock * of_clock);
+        of_job += r->of_job ? of_clock : 0;
+        w->factor[p->item] = p->value * r->value / w->told;
+    }
+    const double of_time = pp_usage_time_error(w->time, w->factor);
+    const double of_step = pp_usage_step_error(w->time, achieved.value);
+    achieved.standard_error =
+        sqrt(variance + of_job * of_job + of_time * of_time + of_step * of_step);
+    return achieved;
+}
+
 static void find_profile(const work *w, pp_usage_metric *m)
 {
     const pp_usage_time *t = w->time;
@@ -137,6 +166,7 @@ static bool find_of_layers(work *w, pp_usage_metric *m)
         return false;
     m->source = PP_USAGE_LAYERS;
     m->mean = mean_of_parts(w);
+    m->achieved = achieved_of_parts(w);
     m->p50 = quantile_of_parts(w, 0.5);
     m->p95 = quantile_of_parts(w, 0.95);
     find_profile(w, m);
@@ -224,6 +254,9 @@ static bool find_of_windows(work *w, pp_usage_metric *m)
         return false;
     m->source = PP_USAGE_WINDOWS;
     m->mean = (pp_figure){job->mean, job->standard_error};
+    const pp_rate *r = &w->rate[job->item];
+    m->achieved = (pp_figure){job->mean * r->value,
+                              hypot(job->standard_error * r->value, job->mean * r->error)};
     m->p50 = quantile_of_samples(w, 0.5);
     m->p95 = quantile_of_samples(w, 0.95);
     return true;
@@ -247,6 +280,8 @@ static bool find_metric(work *w, pp_usage_metric *m)
 {
     const pp_metric_info *info = pp_metric_get(m->metric);
     find_samples(w, m->metric);
+    pp_achieved_rates(w->activity, w->estimates, m->metric, w->rate);
+    m->peak = w->estimates->n_items > 0 ? w->rate[0].peak : (double)NAN;
     if (info->kind == PP_METRIC_LEVEL && w->n_samples > 0)
         m->most = (pp_figure){w->samples[w->n_samples - 1], 0};
     if (find_time_of_kernels(w, m))
@@ -263,11 +298,12 @@ int pp_usage_metrics_find(const pp_activity *activity, const pp_estimates *estim
     PP_CLEANUP_FREE double *value = calloc(n, sizeof *value);
     PP_CLEANUP_FREE double *error = calloc(n, sizeof *error);
     PP_CLEANUP_FREE double *factor = calloc(n, sizeof *factor);
+    PP_CLEANUP_FREE pp_rate *rate = calloc(estimates->n_items + 1, sizeof *rate);
     PP_CLEANUP_FREE part *parts = calloc(n, sizeof *parts);
     PP_CLEANUP_FREE double *samples = calloc(activity->n_samples + 1, sizeof *samples);
     PP_CLEANUP_FREE pp_time_range *dwells = calloc(activity->n_batches + 1, sizeof *dwells);
     usage->metrics = calloc(PP_METRIC_COUNT, sizeof *usage->metrics);
-    if (!value || !error || !factor || !parts || !samples || !dwells || !usage->metrics)
+    if (!value || !error || !factor || !rate || !parts || !samples || !dwells || !usage->metrics)
         return pp_error_nomem(err);
     work w = {.activity = activity,
               .estimates = estimates,
@@ -275,6 +311,7 @@ int pp_usage_metrics_find(const pp_activity *activity, const pp_estimates *estim
               .value = value,
               .error = error,
               .factor = factor,
+              .rate = rate,
               .parts = parts,
               .samples = samples,
               .dwells = dwells};
@@ -286,7 +323,9 @@ int pp_usage_metrics_find(const pp_activity *activity, const pp_estimates *estim
                                .mean = unknown,
                                .p50 = unknown,
                                .p95 = unknown,
-                               .most = unknown};
+                               .most = unknown,
+                               .achieved = unknown,
+                               .peak = (double)NAN};
         usage->n_metrics += find_metric(&w, m);
     }
     return 0;

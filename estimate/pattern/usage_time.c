@@ -292,6 +292,16 @@ static void add_time(build *b, size_t step, int32_t item, double ns)
         b->to->blocks[(size_t)item * PP_USAGE_BLOCKS + block_of(b, step)] += ns;
 }
 
+/* To parts of equal length, `by` for each unit of the span that lies in one. */
+static void add_span(double parts[PP_USAGE_BINS], double from, double to, double length, double by)
+{
+    for (int i = (int)(from / length); i < PP_USAGE_BINS && i * length < to; i++) {
+        const double in = fmin(to, (i + 1) * length) - fmax(from, i * length);
+        if (in > 0)
+            parts[i] += in * by;
+    }
+}
+
 /* An interval's time to the parts of its step that it lies in. */
 static void add_to_bins(build *b, size_t step, int32_t item, const pp_activity_interval *v,
                         double part)
@@ -300,14 +310,10 @@ static void add_to_bins(build *b, size_t step, int32_t item, const pp_activity_i
     const double length = (double)(span.end_ns - span.start_ns);
     if (length <= 0 || v->start_ns < span.start_ns || v->start_ns >= span.end_ns)
         return;
-    const double bin = length / PP_USAGE_BINS;
     const double from = (double)(v->start_ns - span.start_ns);
     const double to = fmin(from + (double)v->duration_ns, length);
-    for (int i = (int)(from / bin); i < PP_USAGE_BINS && i * bin < to; i++) {
-        const double in = fmin(to, (i + 1) * bin) - fmax(from, i * bin);
-        if (in > 0)
-            b->to->bins[(size_t)item * PP_USAGE_BINS + (size_t)i] += in * part / length;
-    }
+    add_span(&b->to->bins[(size_t)item * PP_USAGE_BINS], from, to, length / PP_USAGE_BINS,
+             part / length);
     b->to->has_bins = true;
 }
 
@@ -345,10 +351,55 @@ static void add_cells(build *b)
     }
 }
 
+/* Of the marked steps' parts: how much of a step no kernel ran in each. */
+static void find_gaps(const build *b, double gaps[PP_USAGE_BINS])
+{
+    const pp_usage_time *to = b->to;
+    for (size_t k = 0; k < PP_USAGE_BINS; k++) {
+        double ran = 0;
+        for (size_t i = 0; i < to->n; i++)
+            ran += to->bins[i * PP_USAGE_BINS + k] / (double)b->n_steps;
+        gaps[k] = fmax(1.0 / PP_USAGE_BINS - ran, 0);
+    }
+}
+
+/* Where in an undisturbed step each part of a marked one begins, as shares of it: gaps are longer
+ * there, and kernels are not. */
+static void find_edges(const build *b, const double gaps[PP_USAGE_BINS],
+                       double edges[PP_USAGE_BINS + 1])
+{
+    const pp_usage_time *to = b->to;
+    double all = 0;
+    for (size_t k = 0; k < PP_USAGE_BINS; k++)
+        all += gaps[k];
+    edges[0] = 0;
+    for (size_t k = 0; k < PP_USAGE_BINS; k++) {
+        double length = to->idle.value * (all > 0 ? gaps[k] / all : 1.0 / PP_USAGE_BINS);
+        for (size_t i = 0; i < to->n; i++)
+            length += to->bins[i * PP_USAGE_BINS + k];
+        edges[k + 1] = edges[k] + length;
+    }
+}
+
+/* From parts between these edges to parts of equal length. */
+static void spread(double bin[PP_USAGE_BINS], const double edges[PP_USAGE_BINS + 1])
+{
+    const double part = edges[PP_USAGE_BINS] / PP_USAGE_BINS;
+    double even[PP_USAGE_BINS] = {0};
+    for (size_t k = 0; k < PP_USAGE_BINS; k++) {
+        const double length = edges[k + 1] - edges[k];
+        if (length > 0)
+            add_span(even, edges[k], edges[k + 1], part, bin[k] / length);
+    }
+    memcpy(bin, even, sizeof even);
+}
+
 /* Sums of time into shares of a step, on the scale of the items' own. */
 static void scale(build *b)
 {
     pp_usage_time *to = b->to;
+    double gaps[PP_USAGE_BINS], edges[PP_USAGE_BINS + 1];
+    find_gaps(b, gaps);
     const double *counts = b->block_steps;
     for (size_t i = 0; i < to->n; i++) {
         double mean = 0, *blocks = &to->blocks[i * PP_USAGE_BLOCKS];
@@ -362,6 +413,11 @@ static void scale(build *b)
         for (size_t k = 0; k < PP_USAGE_BINS; k++)
             bin[k] = bins > 0 ? bin[k] * to->share[i] / bins : 0;
     }
+    if (!to->busy)
+        return;
+    find_edges(b, gaps, edges);
+    for (size_t i = 0; i < to->n && edges[PP_USAGE_BINS] > 0; i++)
+        spread(&to->bins[i * PP_USAGE_BINS], edges);
 }
 
 static void find_blocks(build *b)

@@ -1,7 +1,6 @@
 #include "estimate/pattern/workloads.h"
 
 #include "common/cleanup.h"
-#include "estimate/pattern/merge.h"
 
 #include <ctype.h>
 #include <stdint.h>
@@ -120,7 +119,7 @@ static int make_one(const pp_workload_usage *all, size_t n, int64_t now_ns, pp_p
         return pp_error_nomem(err);
     for (size_t i = 0; i < n; i++)
         in[i] = (pp_merge_input){all[i].session, all[i].finished_ns, all[i].usage};
-    if (pp_merge_select(in, &n, &to->sessions_of_other_models, err) < 0)
+    if (pp_merge_select(in, &n, &to->left, err) < 0)
         return -1;
     describe(in, n, to);
     if (to->gpus == 0)

@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_PATTERN_WORKLOADS_H
 #define PP_ESTIMATE_PATTERN_WORKLOADS_H
 
-#include "estimate/pattern/usage.h"
+#include "estimate/pattern/merge.h"
 
 /** One GPU of a workload in one of its sessions; owned. */
 typedef struct pp_workload_usage {
@@ -38,10 +38,10 @@ typedef struct pp_pattern {
     const char *name;
     char object[PP_PATTERN_NAME]; /**< the object's name */
     const char *session;          /**< the newest of its sessions */
-    int sessions;                 /**< with a step, and of the newest one's models */
-    int gpus;                     /**< of all of them */
-    int sessions_of_other_models; /**< that are not part of it */
-    int64_t first_ns;             /**< when the first of them finished */
+    int sessions;       /**< with a step, of the newest one's models, and on GPUs like its */
+    int gpus;           /**< of these, of all of them */
+    pp_merge_left left; /**< sessions that are not part of it */
+    int64_t first_ns;   /**< when the first of them finished */
     int64_t last_ns;
     pp_usage *usage; /**< owned */
     pp_bound bound;

@@ -246,6 +246,39 @@ int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_c
     return 0;
 }
 
+/** Deals a piece's idle time, `part` of a window, to the columns that run in it. */
+static void gap_deal(const pp_reg_timeline *t, const pp_reg_columns *c, const pp_reg_piece *v,
+                     double part, double *gaps)
+{
+    double idle = 0, busy = 0;
+    for (uint32_t k = v->first; k < v[1].first; k++) {
+        const bool is_idle = c->phase[c->column[t->shares[k].item]] == PP_PHASE_IDLE;
+        *(is_idle ? &idle : &busy) += (double)t->shares[k].rate;
+    }
+    for (uint32_t k = v->first; idle > 0 && k < v[1].first; k++) {
+        const uint32_t column = c->column[t->shares[k].item];
+        if ((c->phase[column] == PP_PHASE_IDLE) == (busy > 0))
+            continue;
+        gaps[column] += part * (busy > 0 ? idle * (double)t->shares[k].rate / busy : idle);
+    }
+}
+
+void pp_reg_design_gaps(const pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_columns *c,
+                        const pp_reg_window_set *windows, double lag, double *gaps)
+{
+    memset(gaps, 0, d->n * d->p * sizeof *gaps);
+    for (size_t w = 0; w < d->n; w++) {
+        const double end = windows->ends[w] - lag;
+        const double length = windows->lengths ? windows->lengths[w] : windows->window;
+        for (size_t i = piece_at(t, end - length); i < t->n_pieces && t->pieces[i].start < end;
+             i++) {
+            const pp_reg_piece *v = &t->pieces[i];
+            const double a = fmax(v->start, end - length), b = fmin(v->end, end);
+            gap_deal(t, c, v, (b - a) / length, gaps + w * d->p);
+        }
+    }
+}
+
 static int order_common(const void *pa, const void *pb)
 {
     const pp_reg_common *a = pa, *b = pb;

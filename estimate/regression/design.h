@@ -59,6 +59,10 @@ int pp_reg_design_set(pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_c
                       const pp_reg_window_set *windows, double lag, bool effects, pp_error *err);
 /** Adds what steps have in common, by these values of the columns. Needs entries. */
 int pp_reg_design_common(pp_reg_design *d, const double *b, pp_error *err);
+/** Of a time line of kernels, by how much of each window no kernel ran beside which column: gaps is
+ * d's n x p, for the same windows and lag. What is beside none is idle's. */
+void pp_reg_design_gaps(const pp_reg_design *d, const pp_reg_timeline *t, const pp_reg_columns *c,
+                        const pp_reg_window_set *windows, double lag, double *gaps);
 void pp_reg_design_done(pp_reg_design *d);
 
 #endif

@@ -77,20 +77,29 @@ static double moments(const double *v, size_t n, double *mean)
     return k > 1 ? sqrt(square / (double)(k - 1)) : 0;
 }
 
-/** Metrics that vary and are nearly always there. */
-static void metrics_pick(const pp_reg_problem *q, const pp_reg_windows *w, sample_set *s)
+/** Whether a metric varies by more than nothing where items were observed: what changes before or
+ * behind that, such as memory that a process has freed, tells nothing of when they ran. `v` is
+ * scratch. */
+static bool varies(const pp_reg_problem *q, const pp_reg_windows *w, size_t metric, double *v)
+{
+    size_t n = 0;
+    double mean;
+    for (size_t i = 0; i < w->n; i++)
+        if (pp_reg_observed(q->timeline, w->stamps[i] - w->window, w->stamps[i]))
+            v[n++] = w->values[metric * w->n + i];
+    return moments(v, n, &mean) >= PP_REG_CONSTANT_SD * q->scale[metric];
+}
+
+/** Metrics that vary and are nearly always there. `v` is scratch. */
+static void metrics_pick(const pp_reg_problem *q, const pp_reg_windows *w, sample_set *s, double *v)
 {
     size_t most = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t m = 0; m < w->n_metrics; m++) {
-            const double *v = w->values + m * w->n;
-            double mean;
             size_t present = 0;
             for (size_t i = 0; i < w->n; i++)
-                present += !isnan(v[i]);
-            if (moments(v, w->n, &mean) < PP_REG_CONSTANT_SD * q->scale[m])
-                continue;
-            if (q->in->metrics[q->order[m]].job_only)
+                present += !isnan(w->values[m * w->n + i]);
+            if (q->in->metrics[q->order[m]].job_only || !varies(q, w, m, v))
                 continue;
             if (pass == 0 && present > most)
                 most = present;
@@ -106,9 +115,10 @@ static int set_fill(const pp_reg_problem *q, const pp_reg_windows *w,
     PP_CLEANUP_FREE size_t *pick = malloc((w->n + 1) * sizeof *pick);
     s->metrics = malloc((w->n_metrics + 1) * sizeof *s->metrics);
     s->mean = malloc((w->n_metrics + 1) * sizeof *s->mean);
-    if (!pick || !s->metrics || !s->mean)
+    PP_CLEANUP_FREE double *scratch = malloc((w->n + 1) * sizeof *scratch);
+    if (!pick || !scratch || !s->metrics || !s->mean)
         return pp_error_nomem(err);
-    metrics_pick(q, w, s);
+    metrics_pick(q, w, s, scratch);
     s->low = w->min_lag;
     s->high = q->max_lag + (w->grid ? w->half : 0.5 * w->window);
     size_t most = search->windows > 0 ? search->windows : PP_REG_MAX_SEARCH_WINDOWS;
@@ -322,6 +332,10 @@ int pp_reg_lag_coarse(const pp_reg_problem *q, const pp_reg_windows *w,
     *ret = (pp_reg_lag){0};
     if (set_fill(q, w, search, &s, err) == 0 && coarse_init(&o, q, w, &s, err) == 0) {
         rc = 0;
+        if (search->reach > 0) {
+            s.low = fmax(s.low, search->near - search->reach);
+            s.high = fmin(s.high, search->near + search->reach);
+        }
         if (s.n >= 8 && s.n_metrics > 0 && q->columns->n > 0)
             rc = minima_find(&o, refine ? STARTS_PER_WINDOW : STARTS_PER_WINDOW / 2, refine ? 1 : 0,
                              &m, err);
@@ -597,8 +611,7 @@ int pp_reg_lag_find(const pp_reg_problem *q, const pp_reg_windows *w, pp_reg_fit
                     pp_reg_lag *ret, pp_error *err)
 {
     bool few = false;
-    pp_reg_problem usual = *q;
-    usual.max_lag = fmin(q->max_lag, PP_REG_USUAL_WINDOWS * w->window);
+    const pp_reg_problem usual = pp_reg_problem_usual(q, w->window);
     if (find_within(q, w, fits, ret, &few, err) < 0)
         return -1;
     if (ret->known || !few || usual.max_lag >= q->max_lag)

@@ -31,7 +31,17 @@ typedef struct pp_reg_lag {
 typedef struct pp_reg_lag_search {
     size_t windows; /* the newest ones; 0: as many as any search takes */
     bool refine;    /* the best of a grid of starts, which is finer then */
+    double near;    /* of lags within `reach` of this one alone; reach 0: of all */
+    double reach;
 } pp_reg_lag_search;
+
+/** The same with lags as most exporters have them, and all drivers. */
+static inline pp_reg_problem pp_reg_problem_usual(const pp_reg_problem *q, double window)
+{
+    pp_reg_problem usual = *q;
+    usual.max_lag = fmin(q->max_lag, PP_REG_USUAL_WINDOWS * window);
+    return usual;
+}
 
 /** The lag by least squares. */
 int pp_reg_lag_coarse(const pp_reg_problem *q, const pp_reg_windows *w,

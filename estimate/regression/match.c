@@ -13,6 +13,7 @@
 #include "estimate/regression/limits.h"
 #include "estimate/regression/linalg.h"
 #include "estimate/regression/match.h"
+#include "estimate/regression/residuals.h"
 #include "estimate/regression/scrapes.h"
 #include "estimate/regression/time_line.h"
 #include "estimate/regression/windows.h"
@@ -21,20 +22,14 @@
 #define CANDIDATE_WINDOWS 3 /* of a value that is of several, at most */
 #define NOTHING 1.0         /* ns: of no window */
 #define LEAST_SD 1e-3       /* scaled; better fits than this prove nothing more */
-#define MOST_MISFIT 40.0    /* one scrape must not outweigh all others */
+#define OF_NOTHING 1e3      /* misfit of what cannot be */
 
-/** One metric's values by least squares, and a robust sd of windows around them. */
+/** Metrics' values by least squares, and how windows are spread around them. */
 typedef struct rough {
     double *b; /* [metric * p] */
-    double *sd;
+    pp_reg_student *spread;
     double *mean;
 } rough;
-
-static int order_double(const void *pa, const void *pb)
-{
-    const double *a = pa, *b = pb;
-    return (*a > *b) - (*a < *b);
-}
 
 static int rough_metric(const pp_reg_design *d, const double *y, size_t n, size_t metric,
                         const rough *r, pp_error *err)
@@ -66,9 +61,8 @@ static int rough_metric(const pp_reg_design *d, const double *y, size_t n, size_
     k = 0;
     for (size_t i = 0; i < n; i++)
         if (!isnan(y[i]))
-            rest[k++] = fabs(y[i] - r->mean[metric] - pp_dot(d->x + i * p, b, p));
-    qsort(rest, k, sizeof *rest, order_double);
-    r->sd[metric] = k ? fmax(1.4826 * rest[k / 2], LEAST_SD) : PP_REG_INF;
+            rest[k++] = y[i] - r->mean[metric] - pp_dot(d->x + i * p, b, p);
+    r->spread[metric] = pp_reg_student_of(rest, k, LEAST_SD);
     return 0;
 }
 
@@ -106,12 +100,12 @@ static double misfit_of(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t
     double sum = 0;
     for (size_t m = 0; m < s->n_metrics; m++) {
         double y = s->values[m * s->n + j];
-        if (isnan(y))
+        if (isnan(y) || q->in->metrics[q->order[m]].job_only)
             continue;
         double e = y / q->scale[m] - r->mean[m] - pp_dot(x, r->b + m * p, p);
-        sum += 0.5 * e * e / (r->sd[m] * r->sd[m]);
+        sum += pp_reg_student_cost(r->spread[m], e);
     }
-    return fmin(sum, MOST_MISFIT);
+    return sum;
 }
 
 /** What scrape j may have read: where it ends, and how long that is. */
@@ -140,7 +134,7 @@ static void misfit_fill(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t
             misfit[j * PP_REG_PAIRS + a * PP_REG_STATES + b] =
                 b > 0 && befores == 1    ? misfit[j * PP_REG_PAIRS + a * PP_REG_STATES]
                 : lengths[row] > NOTHING ? misfit_of(q, s, j, d->x + row * p, p, r)
-                                         : MOST_MISFIT;
+                                         : OF_NOTHING;
         }
 }
 
@@ -168,16 +162,17 @@ static int misfit_chunk(const pp_reg_problem *q, const pp_reg_scrapes *s, size_t
     return 0;
 }
 
-int pp_reg_misfit(const pp_reg_problem *q, const pp_reg_scrapes *s, const pp_reg_windows *w,
-                  double lag, double phase, double *misfit, pp_error *err)
+/** misfit for pp_reg_windows_init, by least squares over the windows w at this lag. */
+static int misfit_find(const pp_reg_problem *q, const pp_reg_scrapes *s, const pp_reg_windows *w,
+                       double lag, double phase, double *misfit, pp_error *err)
 {
     size_t p = q->columns->n;
     PP_CLEANUP_FREE double *b = calloc(p * w->n_metrics + 1, sizeof *b);
-    PP_CLEANUP_FREE double *sd = calloc(w->n_metrics + 1, sizeof *sd);
+    PP_CLEANUP_FREE pp_reg_student *spread = calloc(w->n_metrics + 1, sizeof *spread);
     PP_CLEANUP_FREE double *mean = calloc(w->n_metrics + 1, sizeof *mean);
-    if (!b || !sd || !mean)
+    if (!b || !spread || !mean)
         return pp_error_nomem(err);
-    rough r = {b, sd, mean};
+    rough r = {b, spread, mean};
     if (rough_fit(q, w, lag, &r, err) < 0)
         return -1;
     for (size_t j = 0; j < s->n; j += CHUNK) {
@@ -186,4 +181,18 @@ int pp_reg_misfit(const pp_reg_problem *q, const pp_reg_scrapes *s, const pp_reg
             return -1;
     }
     return 0;
+}
+
+int pp_reg_match(const pp_reg_problem *q, const pp_reg_scrapes *s, double phase,
+                 const pp_reg_lag_search *search, pp_reg_windows *w, pp_reg_lag *ret, pp_error *err)
+{
+    PP_CLEANUP_FREE double *misfit = calloc(s->n * PP_REG_PAIRS + 1, sizeof *misfit);
+    if (!misfit)
+        return pp_error_nomem(err);
+    if (pp_reg_lag_coarse(q, w, search, ret, err) < 0)
+        return -1;
+    if (ret->known && misfit_find(q, s, w, ret->lag, phase, misfit, err) < 0)
+        return -1;
+    pp_reg_windows_done(w);
+    return pp_reg_windows_init(w, s, phase, misfit, false, err);
 }

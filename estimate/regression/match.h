@@ -4,8 +4,13 @@
 
 #include "estimate/regression/lag.h"
 
-/** misfit for pp_reg_windows_init, by least squares over the windows w at this lag. */
-int pp_reg_misfit(const pp_reg_problem *q, const pp_reg_scrapes *s, const pp_reg_windows *w,
-                  double lag, double phase, double *misfit, pp_error *err);
+/**
+ * Finds the lag of the windows w, and w anew: which collection each scrape read is decided by its
+ * values where the clock leaves it open. Without a lag, by the clock. Errors: PP_ERR_NOMEM,
+ * PP_ERR_INTERNAL; w is then empty or as it was.
+ */
+int pp_reg_match(const pp_reg_problem *q, const pp_reg_scrapes *s, double phase,
+                 const pp_reg_lag_search *search, pp_reg_windows *w, pp_reg_lag *ret,
+                 pp_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "estimate/regression/limits.h"
+#include "estimate/regression/parts.h"
 #include "estimate/regression/period.h"
 #include "estimate/regression/window_search.h"
 #include "estimate/regression/windows.h"
@@ -68,20 +69,44 @@ static int stretch_init(stretch *r, const pp_reg_solver *s, run of, double windo
     return pp_reg_scrapes_pick(all, pick, &r->scrapes, err);
 }
 
+/** Windows of a stretch by the clock alone. */
+static int stretch_by_clock(pp_reg_solver *s, const stretch *r, pp_reg_lag *ret, pp_error *err)
+{
+    pp_reg_windows w;
+    if (pp_reg_windows_init(&w, &r->scrapes, r->scrapes.phase, NULL, true, err) < 0)
+        return -1;
+    int rc =
+        pp_reg_lag_coarse(&s->problem, &w, &(pp_reg_lag_search){.windows = r->windows}, ret, err);
+    pp_reg_windows_done(&w);
+    return rc;
+}
+
+/** And by their values: where delays drift, the clock alone would tell the period of these. */
+static int stretch_by_values(pp_reg_solver *s, stretch *r, pp_reg_lag *ret, pp_error *err)
+{
+    const pp_reg_scrapes all = s->scrapes;
+    const pp_reg_problem usual = pp_reg_problem_usual(&s->problem, r->scrapes.window);
+    s->scrapes = r->scrapes;
+    int rc = pp_reg_windows_make(s, err);
+    if (rc == 0)
+        rc = pp_reg_lag_coarse(&usual, &s->windows,
+                               &(pp_reg_lag_search){.windows = r->windows, .refine = true}, ret,
+                               err);
+    pp_reg_windows_done(&s->windows);
+    s->scrapes = all;
+    return rc;
+}
+
 static int candidate_try(pp_reg_solver *s, stretch *r, double period, candidate *best,
                          pp_error *err)
 {
-    pp_reg_windows w;
     pp_reg_lag lag;
-    pp_reg_lag_search search = {.windows = r->windows};
     if (pp_reg_scrapes_set_window(&r->scrapes, period, err) < 0)
         return -1;
     if (!r->scrapes.grid)
         return 0;
-    if (pp_reg_windows_init(&w, &r->scrapes, r->scrapes.phase, NULL, true, err) < 0)
-        return -1;
-    int rc = pp_reg_lag_coarse(&s->problem, &w, &search, &lag, err);
-    pp_reg_windows_done(&w);
+    const bool drifts = s->scrapes.since_before && pp_reg_has(s->in, PP_REGRESSION_MATCHING);
+    int rc = drifts ? stretch_by_values(s, r, &lag, err) : stretch_by_clock(s, r, &lag, err);
     if (rc == 0 && lag.known && (!best->known || lag.evidence < best->evidence))
         *best = (candidate){period, lag.evidence, true};
     return rc;

@@ -282,6 +282,19 @@ static void values_fill(scratch *s, const pp_reg_work *w, pp_reg_fit *f, size_t 
     }
 }
 
+/** move += what the mean of the draws takes of the scores. */
+static void move_fill(const scratch *s, const pp_reg_fit *f, size_t n, const double *scores,
+                      size_t q, double *move)
+{
+    size_t p = f->p;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < p; k++) {
+            double c = s->reach[i * p + k] / f->noise2;
+            for (size_t j = 0; c != 0 && j < q; j++)
+                move[k * q + j] += c * scores[i * q + j];
+        }
+}
+
 /** s->cov := left cov left' + drawn - reach' V^-1 reach. Returns half of it, left cov, in `half`.
  */
 static void covariance_fill(scratch *s, const pp_reg_fit *f, size_t n, double *half)
@@ -328,7 +341,8 @@ static void widen_fill(const scratch *s, const pp_reg_work *w, const pp_reg_fit 
 }
 
 int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_durations *durations,
-                   pp_reg_fit *f, bool sandwich, pp_error *err)
+                   pp_reg_fit *f, bool sandwich, const double *scores, size_t n_scores,
+                   double *move, pp_error *err)
 {
     size_t n = d->n, p = d->p;
     scratch s = {0};
@@ -346,6 +360,8 @@ int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_duration
     common_fill(&s, d, durations, f, time);
     pp_reg_band_forward(w->band, n, d->band, s.reach, p);
     values_fill(&s, w, f, n);
+    if (scores)
+        move_fill(&s, f, n, scores, n_scores, move);
     covariance_fill(&s, f, n, half);
     for (size_t k = 0; k < p; k++)
         widen[k] = 1;

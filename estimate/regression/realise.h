@@ -27,9 +27,12 @@ void pp_reg_durations_done(pp_reg_durations *s);
  * the mean over the time that an item ran: where it is higher in long steps, those count by their
  * length, while b takes all steps for alike (best linear prediction of the steps' draws: Henderson,
  * Biometrics 31, 1975). With `sandwich` cov is widened where residuals are larger than the model
- * has it (sandwich), e.g. where windows' edges or the activity's stamps are not exact.
+ * has it (sandwich), e.g. where windows' edges or the activity's stamps are not exact. Where
+ * windows go with something else, by whitened scores (n x p, less what b takes of them), `move` is
+ * how b goes with it ([value * p + score]) and becomes how value does; both may be NULL.
  */
 int pp_reg_realise(pp_reg_work *w, const pp_reg_design *d, const pp_reg_durations *durations,
-                   pp_reg_fit *f, bool sandwich, pp_error *err);
+                   pp_reg_fit *f, bool sandwich, const double *scores, size_t n_scores,
+                   double *move, pp_error *err);
 
 #endif

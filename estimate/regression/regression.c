@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "estimate/regression/clocks.h"
 #include "estimate/regression/design.h"
 #include "estimate/regression/exporter_restarts.h"
 #include "estimate/regression/lag.h"
@@ -125,6 +126,7 @@ static void solver_done(pp_reg_solver *s)
     free(s->own);
     free(s->order);
     free(s->scale);
+    pp_reg_clocks_done(s);
     pp_reg_work_done(&s->work);
     pp_reg_design_done(&s->design);
     pp_regression_result_free(s->ret);
@@ -357,8 +359,11 @@ static int metric_fit_best(pp_reg_solver *s, size_t metric, pp_reg_rows *u, pp_e
 static int metric_values(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_error *err)
 {
     pp_reg_fit *f = &s->fits[metric];
-    if (pp_reg_realise(&s->work, &s->design, &s->durations, f,
-                       pp_reg_has(s->in, PP_REGRESSION_SANDWICH), err) < 0)
+    PP_CLEANUP_FREE double *scores = NULL;
+    if (pp_reg_clocks_score(s, metric, u, &scores, err) < 0 ||
+        pp_reg_realise(&s->work, &s->design, &s->durations, f,
+                       pp_reg_has(s->in, PP_REGRESSION_SANDWICH), scores, s->clocks.n,
+                       pp_reg_clocks_move(s, metric), err) < 0)
         return -1;
     if (!pp_reg_has(s->in, PP_REGRESSION_REALISED))
         memcpy(f->value, f->b, f->p * sizeof *f->value);
@@ -371,9 +376,7 @@ static int metric_values(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, 
     if (pp_reg_predict(s, metric, u, err) < 0)
         return -1;
     pp_reg_report_doubt(s, metric);
-    if (pp_reg_has(s->in, PP_REGRESSION_JOB) && pp_reg_adjust_job(s, metric, u, err) < 0)
-        return -1;
-    return pp_reg_report_estimates(s, metric, err);
+    return pp_reg_has(s->in, PP_REGRESSION_JOB) ? pp_reg_adjust_job(s, metric, u, err) : 0;
 }
 
 /** Whether a metric never varied: then it tells neither the lag nor a layer. */
@@ -420,6 +423,22 @@ static int metric_report(pp_reg_solver *s, size_t metric, pp_error *err)
     return rc;
 }
 
+/** Estimates of all metrics, once it is known how far clocks differ. */
+static int estimates_report(pp_reg_solver *s, pp_error *err)
+{
+    if (pp_reg_clocks_find(s, err) < 0)
+        return -1;
+    for (size_t m = 0; m < s->in->n_metrics; m++) {
+        if (!s->ret->fits[s->order[m]].told)
+            continue;
+        if (pp_reg_clocks_widen(s, m))
+            pp_reg_report_doubt(s, m);
+        if (pp_reg_report_estimates(s, m, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int solve(pp_reg_solver *s, pp_error *err)
 {
     s->ret = pp_reg_result_new(s->in);
@@ -431,6 +450,8 @@ static int solve(pp_reg_solver *s, pp_error *err)
     for (size_t m = 0; m < s->in->n_metrics; m++)
         if (metric_report(s, m, err) < 0)
             return -1;
+    if (estimates_report(s, err) < 0)
+        return -1;
     if (pp_reg_has(s->in, PP_REGRESSION_DOUBTS))
         pp_reg_withhold(s->ret);
     return 0;

@@ -97,6 +97,7 @@ typedef struct pp_regression_metric {
         max_standard_error; /**< absolute, in the metric's unit; 0: options' share of the range */
     bool job_only;          /**< says nothing of when windows lie: its own may be others */
     bool idle_is_zero;      /**< where no kernel runs on the GPU, whoever's, it is 0 */
+    bool of_cycles;         /**< a share of the SMs' cycles in a window, not of its time */
     const pp_regression_sample *samples; /**< borrowed; any order; exact repeats are folded */
     size_t n_samples;
 } pp_regression_metric;
@@ -120,7 +121,8 @@ typedef enum pp_regression_part {
     PP_REGRESSION_GROUPS = 1 << 13,      /**< of items that are not told alone */
     PP_REGRESSION_JOB = 1 << 14,         /**< its mean of all observed time, by the fit */
     PP_REGRESSION_DOUBTS = 1 << 15,      /**< values are withheld where something speaks against */
-    PP_REGRESSION_PARTS = 1 << 16,       /**< the next bit after the last */
+    PP_REGRESSION_CLOCKS = 1 << 16,      /**< that differ, in standard errors */
+    PP_REGRESSION_PARTS = 1 << 17,       /**< the next bit after the last */
 } pp_regression_part;
 
 /** Zero means the default everywhere. */
@@ -204,7 +206,8 @@ typedef struct pp_regression_prediction {
 } pp_regression_prediction;
 
 typedef struct pp_regression_metric_fit {
-    pp_regression_estimate job; /**< PP_METHOD_JOB, or NONE without any sample */
+    pp_regression_estimate job; /**< PP_METHOD_JOB, or NONE without any window
+                                      from the first observed time to the last */
     double r2;                  /**< of the fit over its windows; NaN: no fit */
     double noise;               /**< sd of a window's value around the model, metric's unit */
     double step_variation;      /**< cv of an item's value from step to step */
@@ -224,8 +227,9 @@ typedef struct pp_regression_metric_fit {
     size_t dropped_samples;  /**< NaN, infinite, blank or out of range */
     size_t repeated_samples; /**< the same collection read again */
     bool told;               /**< windows are enough to tell layers by, but for doubts */
-    bool elsewhere;          /**< other windows would explain its values clearly better */
-    bool constant;           /**< its samples, two at least, all have one value */
+    bool outside;   /**< it has samples, none of them from the first observed time to the last */
+    bool elsewhere; /**< other windows would explain its values clearly better */
+    bool constant;  /**< its samples, two at least, all have one value */
 } pp_regression_metric_fit;
 
 /** One distinct collection, as reconstructed. */
@@ -254,8 +258,11 @@ typedef struct pp_regression_result {
     bool lag_known;             /**< the data decided the lag; else no layer is reported */
     double lag_ns;              /**< mean of (first scrape that read a window - the window's end) */
     double lag_se_ns;           /**< standard error of the windows' position */
-    double publish_lag_ns;      /**< window's end to publication; NaN without a grid */
+    double publish_lag_ns;      /**< window's end to publication; NaN without a grid, and
+                                    where it drifts */
     double publish_lag_half_ns; /**< publication is known to within plus or minus this */
+    double clock_spread;        /**< sd of the logarithms of items' clocks, as it is in standard
+                                    errors; 0: they do not clearly differ */
     size_t dropped_intervals;   /**< intervals, cells, steps and spans that made no sense */
 } pp_regression_result;
 

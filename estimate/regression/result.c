@@ -6,6 +6,7 @@
 
 #include "common/cleanup.h"
 #include "common/vector.h"
+#include "estimate/regression/clocks.h"
 #include "estimate/regression/design.h"
 #include "estimate/regression/groups.h"
 #include "estimate/regression/limits.h"
@@ -125,8 +126,9 @@ int pp_reg_report_windows(pp_reg_solver *s, pp_error *err)
     if (s->lag.known) {
         r->lag_ns = age / (double)w->n;
         r->lag_se_ns = s->lag.se;
-        r->publish_lag_ns = w->grid ? s->lag.lag : PP_REG_NAN;
-        r->publish_lag_half_ns = w->grid ? w->half : PP_REG_NAN;
+        const bool one = w->grid && !s->scrapes.drifts;
+        r->publish_lag_ns = one ? s->lag.lag : PP_REG_NAN;
+        r->publish_lag_half_ns = one ? w->half : PP_REG_NAN;
     }
     return 0;
 }
@@ -164,36 +166,114 @@ static double mean_variance(const double *v, size_t n, double mean, size_t reach
     return fmax(sum, 0) / ((double)n * (double)n);
 }
 
-/** The job's average over all distinct windows from the first observed moment to the last. */
-int pp_reg_report_job(pp_reg_solver *s, size_t metric, pp_error *err)
+static double autocovariance(const double *v, size_t n, double mean, size_t lag)
+{
+    double sum = 0;
+    for (size_t i = lag; i < n; i++)
+        sum += (v[i] - mean) * (v[i - lag] - mean);
+    return sum / (double)n;
+}
+
+/** Of values one after the other, by autocovariances until they are no more than chance: Geyer's
+ * initial monotone sequence (Statistical Science 7, 1992). */
+static double spell_variance(const double *v, size_t n, double mean)
+{
+    const double alone = autocovariance(v, n, mean, 0);
+    double sum = -alone, before = PP_REG_INF;
+    for (size_t lag = 0; lag + 1 < n / 3; lag += 2) {
+        const double pair =
+            fmin(autocovariance(v, n, mean, lag) + autocovariance(v, n, mean, lag + 1), before);
+        if (pair <= 0)
+            break;
+        sum += 2 * pair;
+        before = pair;
+    }
+    return fmax(sum, alone) / (double)n;
+}
+
+/** The same of a level, which stays for as long as it likes. Of many values, by means of blocks:
+ * lags take the square of their number. */
+static double level_variance(const double *v, size_t n, double mean)
+{
+    enum { BLOCKS = 2048 };
+    double blocks[BLOCKS];
+    const size_t size = (n + BLOCKS - 1) / BLOCKS;
+    if (size <= 1)
+        return spell_variance(v, n, mean);
+    const size_t count = n / size;
+    for (size_t i = 0; i < count; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < size; k++)
+            sum += v[i * size + k];
+        blocks[i] = sum / (double)size;
+    }
+    return spell_variance(blocks, count, mean);
+}
+
+/** Of a metric, the values of windows from one moment to another; returns how many. */
+static size_t windows_within(const pp_reg_solver *s, size_t metric, double from, double to,
+                             double *v)
 {
     const pp_reg_windows *w = &s->windows;
+    const double lag = s->lag.known ? s->lag.lag : 0;
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        const double end = w->ends[i] - lag, y = w->values[metric * w->n + i];
+        if (!isnan(y) && end - w->lengths[i] >= from && end <= to)
+            v[n++] = y;
+    }
+    return n;
+}
+
+/** The values that were read from one moment to another, what repeats once: of windows that are
+ * longer than what was observed, or of a metric that never varies. */
+static size_t readings_within(const pp_reg_solver *s, size_t metric, double from, double to,
+                              double *v)
+{
+    const pp_reg_scrapes *r = &s->scrapes;
+    size_t n = 0;
+    for (size_t j = 0; j < r->n; j++) {
+        const double y = r->values[metric * r->n + j];
+        if (!isnan(y) && r->stamps[j] >= from && r->stamps[j] <= to && (n == 0 || y != v[n - 1]))
+            v[n++] = y;
+    }
+    return n;
+}
+
+static pp_regression_estimate job_estimate(const pp_reg_solver *s, size_t metric, const double *v,
+                                           size_t n)
+{
+    const bool level = isnan(s->in->metrics[s->order[metric]].min);
+    const double window = s->windows.window;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += v[i];
+    const double mean = sum / (double)n;
+    size_t reach = window > 0 ? (size_t)fmin(ceil(2 * s->timeline.step_mean / window), 512) : 0;
+    reach = reach > n / 3 ? n / 3 : reach;
+    const double variance =
+        fmax(mean_variance(v, n, mean, reach), level ? level_variance(v, n, mean) : 0);
+    const double se = n > 1 ? sqrt(variance * (double)n / (double)(n - 1)) : PP_REG_NAN;
+    return (pp_regression_estimate){mean, se, (double)n, PP_METHOD_JOB, false, -1};
+}
+
+/** The job's average over all distinct windows from the first observed moment to the last; of all
+ * where nothing was observed. What was read before or behind is not of this session. */
+int pp_reg_report_job(pp_reg_solver *s, size_t metric, pp_error *err)
+{
     const pp_reg_timeline *t = &s->timeline;
-    double lag = s->lag.known ? s->lag.lag : 0, sum = 0;
-    double from = t->n_observed ? t->observed[0] : -PP_REG_INF;
-    double to = t->n_observed ? t->observed[2 * t->n_observed - 1] : PP_REG_INF;
-    PP_CLEANUP_FREE double *v = malloc((w->n + 1) * sizeof *v);
+    const double from = t->n_observed ? t->observed[0] : -PP_REG_INF;
+    const double to = t->n_observed ? t->observed[2 * t->n_observed - 1] : PP_REG_INF;
+    pp_regression_metric_fit *r = &s->ret->fits[s->order[metric]];
+    PP_CLEANUP_FREE double *v = malloc((s->windows.n + s->scrapes.n + 1) * sizeof *v);
     if (!v)
         return pp_error_nomem(err);
-    size_t n = 0;
-    for (int pass = 0; pass < 2 && n == 0; pass++) {
-        for (size_t i = 0; i < w->n; i++) {
-            double end = w->ends[i] - lag, y = w->values[metric * w->n + i];
-            if (isnan(y) || (pass == 0 && (end - w->lengths[i] < from || end > to)))
-                continue;
-            v[n++] = y;
-            sum += y;
-        }
-    }
+    size_t n = windows_within(s, metric, from, to, v);
     if (n == 0)
-        return 0;
-    double mean = sum / (double)n;
-    size_t reach = w->window > 0 ? (size_t)fmin(ceil(2 * t->step_mean / w->window), 512) : 0;
-    reach = reach > n / 3 ? n / 3 : reach;
-    double se =
-        n > 1 ? sqrt(mean_variance(v, n, mean, reach) * (double)n / (double)(n - 1)) : PP_REG_NAN;
-    s->ret->fits[s->order[metric]].job =
-        (pp_regression_estimate){mean, se, (double)n, PP_METHOD_JOB, false, -1};
+        n = readings_within(s, metric, from, to, v);
+    if (n > 0)
+        r->job = job_estimate(s, metric, v, n);
+    r->outside = n == 0 && s->scrapes.kept[metric] > 0;
     return 0;
 }
 
@@ -293,6 +373,7 @@ void pp_reg_report_doubt(pp_reg_solver *s, size_t metric)
             r->idle_standard_error = sqrt(f->cov[k * f->p + k]) * s->scale[metric];
         }
     const pp_regression_metric *spec = &s->in->metrics[s->order[metric]];
+    r->doubt = PP_REGRESSION_FITS;
     if (isnan(spec->min))
         return;
     if (is_unexplained(s, metric))
@@ -346,6 +427,7 @@ int pp_reg_adjust_job(pp_reg_solver *s, size_t metric, const pp_reg_rows *u, pp_
     double var = rest / ((double)u->n * (double)u->n);
     for (size_t i = 0; i < f->p; i++)
         var += miss[i] * pp_dot(miss, f->cov + i * f->p, f->p);
+    pp_reg_clocks_job(s, metric, miss);
     job->mean = (sum + pp_dot(miss, f->b, f->p)) * s->scale[metric];
     job->standard_error = sqrt(fmax(var, 0)) * s->scale[metric];
     return 0;

@@ -20,6 +20,8 @@
 /* How long an exporter that was started reads 0: so many windows, and at least so many ns. */
 #define START_WINDOWS 10
 #define START_LEAST 3e9
+/* Of what was read against what repeats and changes say, in log likelihood. */
+#define CONTRADICTION 6.0
 
 typedef struct point {
     double stamp;
@@ -400,6 +402,17 @@ static int phase_find(pp_reg_scrapes *s, pp_error *err)
     s->half = 0.5 * s->window;
     s->phase = opposite(s, &concentration);
     s->searched = concentration < 0.9 || (s->scrape > 1.2 * s->window && concentration < 0.999);
+    return 0;
+}
+
+double pp_reg_change_cost(int8_t change, double step)
+{
+    if (step < 0)
+        return PP_REG_INF;
+    if (change == PP_REG_SAME || change == PP_REG_STALE)
+        return step > 0 ? CONTRADICTION : 0;
+    if (change == PP_REG_CHANGED)
+        return step > 0 ? 0 : CONTRADICTION;
     return 0;
 }
 

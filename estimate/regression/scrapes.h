@@ -23,7 +23,9 @@ typedef struct pp_reg_scrapes {
     double half;       /* half its width */
     double jitter;     /* of publications against their phase, at most */
     bool since_before; /* a value is of all windows since the scrape before */
-    bool searched;     /* scrapes fall into the arc: where in it the phase is, the fit must tell */
+    bool drifts;   /* the time from a window's end until it can be read is not the same all along:
+                      values say what was read */
+    bool searched; /* scrapes fall into the arc: where in it the phase is, the fit must tell */
 } pp_reg_scrapes;
 
 typedef enum pp_reg_change {
@@ -39,6 +41,9 @@ static inline double pp_reg_pause(const pp_reg_scrapes *s)
 {
     return fmax(1.5e9, 4 * s->scrape);
 }
+
+/** Cost, in log likelihood, of having read a collection so many after that of the scrape before. */
+double pp_reg_change_cost(int8_t change, double step);
 
 /** The scrapes that are marked, with a phase of their own; the others count as dropped. */
 int pp_reg_scrapes_pick(const pp_reg_scrapes *from, const bool *pick, pp_reg_scrapes *to,

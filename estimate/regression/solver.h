@@ -14,6 +14,22 @@ typedef struct pp_reg_own_window {
     double lag_se;
 } pp_reg_own_window;
 
+/** What one metric says of clocks (clocks.h). */
+typedef struct pp_reg_metric_clocks {
+    double *move;        /* [value * n + clock] how a value goes with the logarithm of a clock */
+    double *information; /* n x n, on these logarithms, values free to move */
+    double *pull;        /* [block * n + clock] how what is left of windows goes with it */
+    double job;          /* variance of the job's mean, scaled, for a variance of 1 */
+} pp_reg_metric_clocks;
+
+typedef struct pp_reg_clocks {
+    pp_reg_metric_clocks *of; /* [canonical metric]; NULL: none is a share of cycles */
+    size_t n;                 /* of columns' kernels, then, where these are known, of gaps beside */
+    double block;             /* ns */
+    size_t n_blocks;
+    double variance; /* of the logarithm of clocks between columns */
+} pp_reg_clocks;
+
 /** Everything that one solution holds on its way. */
 typedef struct pp_reg_solver {
     const pp_regression_input *in;
@@ -32,6 +48,7 @@ typedef struct pp_reg_solver {
     pp_reg_lag lag;
     pp_reg_own_window *own; /* [canonical metric] */
     double phase;
+    pp_reg_clocks clocks;
     pp_reg_work work;
     pp_reg_design design;
     size_t cap_groups;

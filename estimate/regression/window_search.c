@@ -1,9 +1,8 @@
 /* Windows where scrapes alone do not tell them: by when collections are published, and by values.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
+#include "estimate/regression/drift_search.h"
 #include "estimate/regression/lag.h"
 #include "estimate/regression/limits.h"
 #include "estimate/regression/match.h"
@@ -52,23 +51,6 @@ static int phase_search(pp_reg_solver *s, pp_error *err)
     return 0;
 }
 
-/** Decides by the values which collection each scrape read, where the clock leaves it open. */
-static int windows_match(pp_reg_solver *s, pp_error *err)
-{
-    PP_CLEANUP_FREE double *misfit = calloc(s->scrapes.n * PP_REG_PAIRS + 1, sizeof *misfit);
-    pp_reg_lag lag;
-    if (!misfit)
-        return pp_error_nomem(err);
-    if (pp_reg_lag_coarse(&s->problem, &s->windows, &(pp_reg_lag_search){.refine = true}, &lag,
-                          err) < 0)
-        return -1;
-    if (lag.known &&
-        pp_reg_misfit(&s->problem, &s->scrapes, &s->windows, lag.lag, s->phase, misfit, err) < 0)
-        return -1;
-    pp_reg_windows_done(&s->windows);
-    return pp_reg_windows_init(&s->windows, &s->scrapes, s->phase, misfit, false, err);
-}
-
 static bool can_match(const pp_reg_solver *s)
 {
     return pp_reg_has(s->in, PP_REGRESSION_MATCHING) && s->scrapes.grid && s->columns.n > 0;
@@ -80,8 +62,10 @@ static int windows_at(pp_reg_solver *s, double phase, pp_error *err)
     s->phase = phase;
     if (pp_reg_windows_init(&s->windows, &s->scrapes, phase, NULL, true, err) < 0)
         return -1;
+    const pp_reg_lag_search search = {.refine = true};
+    pp_reg_lag lag;
     for (int round = 0; round < MATCH_ROUNDS && can_match(s); round++)
-        if (windows_match(s, err) < 0)
+        if (pp_reg_match(&s->problem, &s->scrapes, phase, &search, &s->windows, &lag, err) < 0)
             return -1;
     return 0;
 }
@@ -124,9 +108,23 @@ static int side_search(pp_reg_solver *s, pp_error *err)
     return side_try(s, phase + apart, &best, err) < 0 ? -1 : side_try(s, phase - apart, &best, err);
 }
 
+/** Whether values are enough to say what was read: no more than there are unknowns fit any windows.
+ */
+static bool tell_readings(const pp_reg_solver *s)
+{
+    const pp_reg_scrapes *r = &s->scrapes;
+    size_t n = 0;
+    for (size_t j = 0; j < r->n; j++)
+        n += pp_reg_observed(&s->timeline, r->stamps[j] - r->window, r->stamps[j]);
+    return n >= 2 * s->columns.n + 10;
+}
+
 int pp_reg_windows_make(pp_reg_solver *s, pp_error *err)
 {
     s->phase = s->scrapes.phase;
+    if (s->scrapes.since_before && can_match(s) && tell_readings(s))
+        return pp_reg_drift_search(s, err);
+    s->scrapes.drifts = false;
     if (s->scrapes.grid && s->scrapes.searched && s->columns.n > 0 && phase_search(s, err) < 0)
         return -1;
     if (windows_at(s, s->phase, err) < 0)

@@ -10,11 +10,11 @@
 
 #include "common/cleanup.h"
 #include "estimate/regression/limits.h"
+#include "estimate/regression/reading.h"
 #include "estimate/regression/scrapes.h"
 #include "estimate/regression/windows.h"
 
 #define STATES PP_REG_STATES
-#define CONTRADICTION 6.0
 #define MOST_WINDOWS 4 /* of a value that is of several */
 
 typedef struct path {
@@ -49,17 +49,6 @@ double pp_reg_windows_doubtful(const pp_reg_scrapes *s, double phase)
     return s->n ? (double)n / (double)s->n : 0;
 }
 
-static double transition(int8_t change, double step)
-{
-    if (step < 0)
-        return PP_REG_INF;
-    if (change == PP_REG_SAME || change == PP_REG_STALE)
-        return step > 0 ? CONTRADICTION : 0;
-    if (change == PP_REG_CHANGED)
-        return step > 0 ? 0 : CONTRADICTION;
-    return 0;
-}
-
 static void path_step(path *now, const path *before, double k, double k_before, int8_t change,
                       const double *misfit)
 {
@@ -67,7 +56,7 @@ static void path_step(path *now, const path *before, double k, double k_before, 
         now->cost[a] = PP_REG_INF;
         now->from[a] = 1;
         for (int b = 0; b < STATES; b++) {
-            double c = before->cost[b] + transition(change, (k + a) - (k_before + b)) +
+            double c = before->cost[b] + pp_reg_change_cost(change, (k + a) - (k_before + b)) +
                        (misfit ? misfit[a * STATES + b] : 0);
             if (c < now->cost[a]) {
                 now->cost[a] = c;
@@ -105,6 +94,13 @@ static int decode(const pp_reg_scrapes *s, double phase, const double *misfit, d
         number[j] += here - 1;
     }
     return 0;
+}
+
+static int number_find(const pp_reg_scrapes *s, double phase, const double *misfit, double *number,
+                       pp_error *err)
+{
+    return s->drifts && misfit ? pp_reg_reading_decode(s, phase, misfit, number, err)
+                               : decode(s, phase, misfit, number, err);
 }
 
 static int windows_alloc(pp_reg_windows *w, const pp_reg_scrapes *s, pp_error *err)
@@ -184,7 +180,7 @@ int pp_reg_windows_init(pp_reg_windows *w, const pp_reg_scrapes *s, double phase
     PP_CLEANUP_FREE double *number = malloc((s->n + 1) * sizeof *number);
     if (!number)
         return pp_error_nomem(err);
-    if (s->grid && decode(s, phase, misfit, number, err) < 0)
+    if (s->grid && number_find(s, phase, misfit, number, err) < 0)
         return -1;
     if (windows_alloc(w, s, err) < 0)
         return -1;

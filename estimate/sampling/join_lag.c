@@ -25,6 +25,8 @@ enum {
 #define CLEARLY_MORE 0.05 /* a lag that is 30 us off explains 0.09 less and more, simulated */
 #define NO_WORSE 0.0005   /* of it: levels that were learned at a lag explain more there */
 #define LIKELY 100000.0   /* ns: how far the lag may be from the likely one and be it */
+#define SURE 10000.0      /* ns: as near it is on every GPU that was looked at */
+#define NEARLY 0.02       /* of the variance: an alias of the sure lag may explain so much more */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
@@ -322,8 +324,16 @@ static bool is_held(const tops *t, double lag)
     return false;
 }
 
-/* The tops of a coarse scan, each looked at again; and the best one near the likely lag, if that
- * may be it. At most CLOSELY + 1. */
+static void add_best(pp_sampling_kinds *kinds, double middle, double range, double grid, tops *t)
+{
+    tops near;
+    find_tops(kinds, middle, range, grid, &near);
+    if (near.n > 0)
+        add_top(t, near.lag[0], near.value[0]);
+}
+
+/* The tops of a coarse scan, each looked at again; and the best ones near the likely lag and next
+ * to it, if that may be it. At most CLOSELY + 2. */
 static void find_near_tops(pp_sampling_kinds *kinds, const pp_sampling_clock *clock, double sampled,
                            tops *ret)
 {
@@ -341,9 +351,8 @@ static void find_near_tops(pp_sampling_kinds *kinds, const pp_sampling_clock *cl
     const int64_t off = clock->likely - clock->lag;
     if (off < -clock->range || off > clock->range)
         return;
-    find_tops(kinds, (double)clock->likely, LIKELY, grid / 4, &near);
-    if (near.n > 0)
-        add_top(ret, near.lag[0], near.value[0]);
+    add_best(kinds, (double)clock->likely, LIKELY, grid / 4, ret);
+    add_best(kinds, (double)clock->likely, SURE, SURE / 4, ret);
 }
 
 typedef struct candidate {
@@ -399,9 +408,26 @@ static int evaluate(const pp_sampling *f, pp_sampling_kinds *kinds, candidate *c
     return 0;
 }
 
+static bool is_near(const candidate *f, const pp_sampling_clock *clock, double range)
+{
+    return fabs(f->line.lag - (double)clock->likely) <= range;
+}
+
 static bool is_likely(const candidate *f, const pp_sampling_clock *clock)
 {
-    return fabs(f->line.lag - (double)clock->likely) <= LIKELY;
+    return is_near(f, clock, LIKELY);
+}
+
+/* The best of those that explain nearly as much as the best of all; NULL: none is as near. */
+static const candidate *best_near(const candidate *all, size_t n, const candidate *best,
+                                  const pp_sampling_clock *clock, double range, double less)
+{
+    const candidate *found = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (all[i].value >= best->value - less && is_near(&all[i], clock, range) &&
+            (!found || all[i].value > found->value))
+            found = &all[i];
+    return found;
 }
 
 /* Whether all of those that are as good as the best one, of the likely ones only or of all, are one
@@ -417,18 +443,19 @@ static bool is_one(const candidate *all, size_t n, const candidate *best,
 }
 
 /*
- * Where kernels follow each other in a steady rhythm the lag of a step before or after explains
- * nearly as much. NULL where that cannot be told apart.
+ * Where kernels follow each other in a steady rhythm the lag of a step before or after, of layers
+ * that are alike that of a layer, explains nearly as much, or by chance more. NULL where that
+ * cannot be told apart.
  */
 static const candidate *choose(const candidate *all, size_t n, const pp_sampling_clock *clock)
 {
-    const candidate *best = &all[0], *likely = NULL;
+    const candidate *best = &all[0];
     for (size_t i = 1; i < n; i++)
         best = all[i].value > best->value ? &all[i] : best;
-    for (size_t i = 0; i < n; i++)
-        if (all[i].value >= best->value - AS_GOOD && is_likely(&all[i], clock) &&
-            (!likely || all[i].value > likely->value))
-            likely = &all[i];
+    const candidate *sure = best_near(all, n, best, clock, SURE, NEARLY);
+    if (sure)
+        return sure;
+    const candidate *likely = best_near(all, n, best, clock, LIKELY, AS_GOOD);
     if (likely && is_one(all, n, likely, clock, true))
         return likely;
     return is_one(all, n, best, clock, false) ? best : NULL;
@@ -481,23 +508,33 @@ static int look_closely(const pp_sampling *f, pp_sampling_kinds *kinds,
 /* Whether kernels explain no more of the samples' variance at another lag near the one that is
  * used.
  */
-static int check_lag(const pp_sampling *f, pp_sampling_kinds *kinds, double lag, pp_error *err)
+static int check_lag(const pp_sampling *f, pp_sampling_kinds *kinds, int metric,
+                     const pp_sampling_line *line, pp_error *err)
 {
-    const double grid = (double)f->sampled / 4, here = pp_sampling_explained(kinds, lag);
-    double best = here;
-    for (int i = -CHECKED; i <= CHECKED; i++)
-        best = fmax(best, pp_sampling_explained(kinds, lag + i * grid));
-    return best - here > CLEARLY_MORE
+    const double grid = (double)f->sampled / 4, is = pp_sampling_explained(kinds, line->lag);
+    candidate here = {.line = *line}, other = {.line.lag = line->lag};
+    double best = is;
+    for (int i = -CHECKED; i <= CHECKED; i++) {
+        const double value = pp_sampling_explained(kinds, line->lag + i * grid);
+        other.line.lag = value > best ? line->lag + i * grid : other.line.lag;
+        best = fmax(best, value);
+    }
+    if (best - is <= CLEARLY_MORE)
+        return 0;
+    if (evaluate(f, kinds, &here, err) < 0 || refine(f, kinds, metric, &other.line, err) < 0 ||
+        evaluate(f, kinds, &other, err) < 0)
+        return -1;
+    return other.value - here.value > NEARLY
                ? pp_error_set(err, PP_ERR_NOT_FOUND,
                               "kernels explain samples better at another lag (%.2f, and %.2f)",
-                              best, here)
+                              other.value, here.value)
                : 0;
 }
 
 static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sampling_clock *clock,
                     pp_sampling_line *ret, pp_error *err)
 {
-    candidate all[CLOSELY + 1] = {0};
+    candidate all[CLOSELY + 2] = {0};
     tops t;
     find_near_tops(kinds, clock, (double)f->sampled, &t);
     if (t.n == 0 || t.value[0] < LEAST_EXPLAINED)
@@ -518,7 +555,7 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
                             chosen->value);
     *ret = chosen->line;
     ret->lag += (double)clock->error;
-    return check_lag(f, kinds, ret->lag, err);
+    return check_lag(f, kinds, clock->metric, ret, err);
 }
 
 int pp_sampling_find_lag(const pp_sampling *f, const pp_sampling_clock *clock,

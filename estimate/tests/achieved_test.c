@@ -78,11 +78,37 @@ static void of_what_is_not_known(void **state)
         assert_true(isnan(f.estimates[i].peak) && isnan(f.estimates[i].achieved));
 }
 
+/* The job's clock is of all items alike; one that was sampled is the item's own. */
+static void of_the_clocks(void **state)
+{
+    (void)state;
+    fixture f;
+    pp_rate rates[ITEMS];
+    set_up(&f);
+    f.s.gpu = gpu;
+    f.estimates[0] = (pp_estimate){
+        .item = JOB, .metric = PP_METRIC_SM_CLOCK, .mean = 990, .standard_error = 9.9};
+    f.estimates[1] = (pp_estimate){
+        .item = LAYER, .metric = PP_METRIC_SM_CLOCK, .mean = 1980, .method = PP_METHOD_SAMPLING};
+    f.s.n_estimates = 2; /* as solved: as many of each item */
+    const double tensor = 2.0 * 2048 * 132 * 1980e6;
+    pp_achieved_rates(&f.activity, &f.s, PP_METRIC_TENSOR_ACTIVE, rates);
+    assert_true(is_near(rates[JOB].peak, tensor) && is_near(rates[JOB].value, tensor / 2));
+    assert_true(is_near(rates[JOB].error, tensor / 200) && rates[JOB].of_job);
+    assert_true(is_near(rates[LAYER].value, tensor) && !(rates[LAYER].error > 0));
+    assert_false(rates[LAYER].of_job);
+    pp_achieved_rates(&f.activity, &f.s, PP_METRIC_DRAM_ACTIVE, rates);
+    assert_true(is_near(rates[LAYER].value, rates[LAYER].peak) && !(rates[LAYER].error > 0));
+    pp_achieved_rates(&f.activity, &f.s, PP_METRIC_SM_ACTIVE, rates);
+    assert_true(isnan(rates[LAYER].peak) && isnan(rates[LAYER].value));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_the_peak),
         cmocka_unit_test(of_what_is_not_known),
+        cmocka_unit_test(of_the_clocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,39 @@ static void test_too_much_is_cut(void **state)
     pp_activity_builder_free(b);
 }
 
+/* A batch's memory is taken whole or not at all, and its steps with it. */
+static void test_too_much_memory_is_left_out(void **state)
+{
+    (void)state;
+    enum { FIT = PP_ACTIVITY_MAX_MEMORY / PP_WIRE_MAX_MEMORY };
+    pp_error err = {0};
+    pp_activity_builder *b = pp_activity_builder_new();
+    pp_wire_batch *batch = decode(first);
+    batch->memory = (pp_wire_memory){
+        .steps = 3,
+        .rows = calloc(PP_WIRE_MAX_MEMORY, sizeof *batch->memory.rows),
+        .count = PP_WIRE_MAX_MEMORY,
+    };
+    for (size_t i = 0; i < FIT + 2; i++)
+        assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    const pp_activity *a = pp_activity_builder_get(b);
+    assert_int_equal(a->n_memory, (size_t)FIT * PP_WIRE_MAX_MEMORY);
+    assert_int_equal(a->processes[0].memory_steps, 3 * FIT);
+    pp_activity_builder_free(b);
+
+    b = pp_activity_builder_new();
+    batch->memory.steps = PP_WIRE_MAX_COUNT;
+    batch->memory.count = 1;
+    const int64_t fit = INT64_MAX / PP_WIRE_MAX_COUNT;
+    for (int64_t i = 0; i < fit + 2; i++)
+        assert_int_equal(pp_activity_builder_add(b, batch, &err), 0);
+    a = pp_activity_builder_get(b);
+    assert_int_equal(a->n_memory, fit);
+    assert_int_equal(a->processes[0].memory_steps, fit * PP_WIRE_MAX_COUNT);
+    pp_activity_builder_free(b);
+    pp_wire_batch_free(batch);
+}
+
 static void test_samples_are_solved(void **state)
 {
     (void)state;
@@ -326,9 +359,13 @@ static void test_why_nothing_was_sampled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches_are_gathered),    cmocka_unit_test(test_busy_times_are_taken),
-        cmocka_unit_test(test_cells_get_their_times),   cmocka_unit_test(test_too_much_is_cut),
-        cmocka_unit_test(test_samples_are_solved),      cmocka_unit_test(test_pm_values_are_taken),
+        cmocka_unit_test(test_batches_are_gathered),
+        cmocka_unit_test(test_busy_times_are_taken),
+        cmocka_unit_test(test_cells_get_their_times),
+        cmocka_unit_test(test_too_much_is_cut),
+        cmocka_unit_test(test_too_much_memory_is_left_out),
+        cmocka_unit_test(test_samples_are_solved),
+        cmocka_unit_test(test_pm_values_are_taken),
         cmocka_unit_test(test_why_nothing_was_sampled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

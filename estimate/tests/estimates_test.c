@@ -35,10 +35,10 @@ static pp_activity_process processes[] = {
      .world_size = 1},
 };
 static pp_activity_layer layers[] = {
-    {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear", {0}},
-    {0, 2, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear", {0}},
-    {0, 3, 30, (char *)(uintptr_t) "never", (char *)(uintptr_t) "Linear", {0}},
-    {1, 7, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear", {0}},
+    {0, 1, 10, (char *)(uintptr_t) "b", (char *)(uintptr_t) "Linear", {0}, 0},
+    {0, 2, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear", {0}, 0},
+    {0, 3, 30, (char *)(uintptr_t) "never", (char *)(uintptr_t) "Linear", {0}, 0},
+    {1, 7, 20, (char *)(uintptr_t) "a", (char *)(uintptr_t) "Linear", {0}, 0},
 };
 
 static pp_activity base(void)
@@ -459,7 +459,7 @@ static void largest_model_is_solved(void **state)
     pp_activity a = busy_activity();
     for (int i = 0; i < LAYERS; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "net.%d", i);
-        many[i] = (pp_activity_layer){0, i + 1, 1, names[i], names[i], {0}};
+        many[i] = (pp_activity_layer){0, i + 1, 1, names[i], names[i], {0}, 0};
     }
     a.n_intervals = 0;
     for (int i = 0; i < STEPS; i++) {
@@ -540,7 +540,8 @@ static void store(stored *st, const sim_config *config)
                                                             5,
                                                             (char *)(uintptr_t)in->items[i].layer,
                                                             (char *)(uintptr_t) "Linear",
-                                                            {0}};
+                                                            {0},
+                                                            0};
     }
     qsort(st->layers, a->n_layers, sizeof(*st->layers), by_process_and_id);
     a->batches = st->batches;

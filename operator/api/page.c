@@ -17,14 +17,12 @@ void pp_api_page_init(pp_api_page *page, pp_api_kind kind, int64_t limit)
 {
     *page = (pp_api_page){.kind = kind, .limit = limit};
     pp_buf_init(&page->body, PP_API_MAX_BODY);
-    pp_buf_init(&page->key, PP_API_MAX_KEY_BYTES * 2);
     pp_buf_init(&page->next, PP_API_MAX_CURSOR);
 }
 
 void pp_api_page_done(pp_api_page *page)
 {
     pp_buf_done(&page->body);
-    pp_buf_done(&page->key);
     pp_buf_done(&page->next);
 }
 
@@ -41,6 +39,23 @@ static int put(pp_buf *out, const char *text, pp_error *err)
     return pp_buf_append(out, text, strlen(text), err);
 }
 
+/* `"name":`, after a comma but for the first. At once and without printf: there are hundreds of
+ * thousands to a page. */
+static int write_name(pp_buf *out, const char *name, bool first, pp_error *err)
+{
+    const size_t n = strlen(name);
+    if (pp_buf_reserve(out, n + 4, err) < 0)
+        return -1;
+    char *to = out->data + out->len;
+    if (!first)
+        *to++ = ',';
+    *to++ = '"';
+    to = mempcpy(to, name, n);
+    to = mempcpy(to, "\":", 3); /* with the NUL */
+    out->len = (size_t)(to - 1 - out->data);
+    return 0;
+}
+
 /* `"name":value` of each cell of a section, with commas between. */
 static int write_section(pp_buf *out, const pp_cell *cells, size_t n, pp_cell_section section,
                          pp_error *err)
@@ -49,9 +64,8 @@ static int write_section(pp_buf *out, const pp_cell *cells, size_t n, pp_cell_se
     for (size_t i = 0; i < n; i++) {
         if (cells[i].section != section)
             continue;
-        /* No printf: there are tens of thousands to a page. */
-        if (put(out, first ? "\"" : ",\"", err) < 0 || put(out, cells[i].name, err) < 0 ||
-            put(out, "\":", err) < 0 || pp_api_write_cell(out, &cells[i], err) < 0)
+        if (write_name(out, cells[i].name, first, err) < 0 ||
+            pp_api_write_cell(out, &cells[i], err) < 0)
             return -1;
         first = false;
     }
@@ -81,21 +95,6 @@ static bool has_key(const pp_cell *cells, size_t n)
     return any;
 }
 
-static int write_key(pp_buf *out, const pp_cell *cells, size_t n, pp_error *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        const pp_cell *c = &cells[i];
-        if (c->section != PP_CELL_KEY)
-            continue;
-        const int rc = c->type == PP_CELL_TEXT
-                           ? pp_buf_append(out, c->text, strlen(c->text) + 1, err)
-                           : pp_buf_append(out, &c->number, 8, err);
-        if (rc < 0)
-            return -1;
-    }
-    return 0;
-}
-
 static int write_cursor(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
 {
     pp_api_key keys[PP_API_MAX_KEYS];
@@ -108,24 +107,6 @@ static int write_cursor(pp_api_page *page, const pp_cell *cells, size_t n, pp_er
     }
     pp_buf_reset(&page->next);
     return pp_api_cursor_write(page->kind, keys, k, &page->next, err);
-}
-
-/* 1: the row is part of the one before; 0: it is another, whose key is kept now. */
-static int same_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
-{
-    pp_buf key;
-    pp_buf_init(&key, page->key.max);
-    int rc = write_key(&key, cells, n, err);
-    if (rc == 0 && page->rows > 0 && nests[page->kind].name && key.len == page->key.len &&
-        memcmp(key.data, page->key.data, key.len) == 0)
-        rc = 1;
-    if (rc != 0) {
-        pp_buf_done(&key);
-        return rc;
-    }
-    pp_buf_done(&page->key);
-    page->key = key;
-    return 0;
 }
 
 /* ---- rows ---- */
@@ -195,16 +176,21 @@ static int add_part(pp_api_page *page, const pp_cell *cells, size_t n, pp_error 
     return put(&page->body, "}", err);
 }
 
+/* Whether it goes on with the row before. */
+static bool is_part(const pp_cell *cells, size_t n)
+{
+    return n > 0 && cells->section == PP_CELL_NESTED;
+}
+
 int pp_api_page_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
 {
     if (begin_document(page, cells, n, err) < 0)
         return -1;
-    if (page->more || !has_key(cells, n))
+    if (page->more)
         return 0;
-    const int same = same_row(page, cells, n, err);
-    if (same < 0)
-        return -1;
-    if (!same) {
+    if (!is_part(cells, n)) {
+        if (!has_key(cells, n))
+            return 0;
         page->more = page->rows >= page->limit || page->body.len >= PP_API_FULL_BODY;
         if (page->more)
             return 0;

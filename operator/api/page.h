@@ -26,8 +26,7 @@ typedef struct pp_api_page {
     bool nested;      /**< the row has a part already */
     char version[65]; /**< of all that is read; "": there is nothing */
     pp_buf body;
-    pp_buf key;  /**< of the row that is being written, as bytes */
-    pp_buf next; /**< that row's cursor */
+    pp_buf next; /**< the cursor of the row that is being written */
 } pp_api_page;
 
 /** `limit`: rows. */
@@ -38,8 +37,8 @@ void pp_api_page_done(pp_api_page *page);
 void pp_api_page_reset(pp_api_page *page);
 
 /**
- * Takes a row; one whose key is not known only tells the document's top. Rows of one key that
- * follow each other are one. Past the limit, or a full body, rows are left out.
+ * Takes a row; one whose key is not known only tells the document's top. What begins with a nested
+ * cell is a further part of the row before. Past the limit, or a full body, rows are left out.
  */
 int pp_api_page_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err);
 

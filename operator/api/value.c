@@ -52,13 +52,15 @@ bool pp_api_is_plain(const char *text)
 static size_t plain_bytes(const char *text)
 {
     size_t n = 0;
-    for (size_t k; text[n] && text[n] != '"' && text[n] != '\\' && (unsigned char)text[n] >= 0x20;
-         n += k) {
-        k = character(text + n);
+    for (;;) {
+        const unsigned char c = (unsigned char)text[n];
+        if (c < 0x20 || c == '"' || c == '\\')
+            return n;
+        const size_t k = c < 0x80 ? 1 : character(text + n);
         if (k == 0)
-            break;
+            return n;
+        n += k;
     }
-    return n;
 }
 
 int pp_api_write_text(pp_buf *out, const char *text, pp_error *err)
@@ -84,9 +86,12 @@ int pp_api_write_text(pp_buf *out, const char *text, pp_error *err)
 
 int pp_api_write_real(pp_buf *out, double value, pp_error *err)
 {
-    char text[PP_NUMBER_TEXT];
-    const char *known = isfinite(value) ? pp_number_text(value, text) : "null";
-    return pp_buf_append(out, known, strlen(known), err);
+    if (!isfinite(value))
+        return pp_buf_append(out, "null", 4, err);
+    if (pp_buf_reserve(out, PP_NUMBER_TEXT, err) < 0)
+        return -1;
+    out->len += strlen(pp_number_text(value, out->data + out->len));
+    return 0;
 }
 
 static int write_time(pp_buf *out, int64_t ns, pp_error *err)

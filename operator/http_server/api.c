@@ -229,8 +229,11 @@ static void hand_on(exchange *ex, const char *path, const pp_strings *query, con
     pp_http_server *server = ex->peer.server;
     char known[1024] = "";
     (void)lws_hdr_copy(ex->peer.wsi, known, sizeof known, WSI_TOKEN_HTTP_IF_NONE_MATCH);
-    const pp_http_api_request request = {
-        .path = path, .query = query, .token = token, .if_none_match = known};
+    const pp_http_api_request request = {.path = path,
+                                         .query = query,
+                                         .token = token,
+                                         .open = ex->port == PORT_OPEN,
+                                         .if_none_match = known};
     ex->given_up = give_up;
     http_exchange_enter(ex, STAGE_API, server->options.api_timeout);
     server->handlers.api(server->handlers.context, ex->peer.id, &request);

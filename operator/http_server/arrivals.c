@@ -123,9 +123,9 @@ void http_arrivals_free(pp_http_server *server)
 /* What is admitted before libwebsockets has made a wsi of it is known by the server's own address.
  */
 bool http_arrival_admitted(pp_http_server *server, const struct lws_filter_network_conn_args *from,
-                           bool plain)
+                           http_port port)
 {
-    visitor_share share = plain ? SHARE_PLAIN : SHARE_UNPROVEN;
+    visitor_share share = port == PORT_TLS ? SHARE_UNPROVEN : SHARE_PLAIN;
     visitor_address address = visitor_address_of((const struct sockaddr *)&from->cli_addr);
     const void *victim = NULL;
     bool admitted =

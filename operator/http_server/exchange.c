@@ -25,7 +25,7 @@ exchange *http_exchange_find(pp_http_server *server, pp_http_id id)
     return (exchange *)p;
 }
 
-exchange *http_exchange_new(struct lws *wsi, bool plain)
+exchange *http_exchange_new(struct lws *wsi, http_port port)
 {
     pp_http_server *server = http_server_of(wsi);
     exchange *ex = calloc(1, sizeof *ex);
@@ -33,7 +33,7 @@ exchange *http_exchange_new(struct lws *wsi, bool plain)
         return NULL;
     ex->peer =
         (peer){.kind = PEER_EXCHANGE, .id = http_next_id(server), .server = server, .wsi = wsi};
-    ex->plain = plain;
+    ex->port = port;
     ex->began = pp_time_monotonic();
     pp_buf_init(&ex->body, PP_HTTP_MAX_REVIEW);
     peer *p = &ex->peer;
@@ -74,6 +74,7 @@ static const char *reason_phrase(int status)
     } known[] = {
         {200, "OK"},
         {304, "Not Modified"},
+        {308, "Permanent Redirect"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -83,6 +84,7 @@ static const char *reason_phrase(int status)
         {411, "Length Required"},
         {413, "Content Too Large"},
         {414, "URI Too Long"},
+        {421, "Misdirected Request"},
         {426, "Upgrade Required"},
         {429, "Too Many Requests"},
         {500, "Internal Server Error"},
@@ -97,22 +99,22 @@ static const char *reason_phrase(int status)
 
 static void count_answer(const exchange *ex, int status)
 {
+    static const char *const ports[] = {
+        [PORT_TLS] = "tls", [PORT_PLAIN] = "plain", [PORT_OPEN] = "open"};
     char labels[64];
     pp_metrics *metrics = ex->peer.server->options.metrics;
     if (!metrics)
         return;
-    (void)snprintf(labels, sizeof labels, "code=\"%d\",port=\"%s\"", status,
-                   ex->plain ? "plain" : "tls");
+    (void)snprintf(labels, sizeof labels, "code=\"%d\",port=\"%s\"", status, ports[ex->port]);
     pp_meter_add(pp_metrics_counter(metrics, "precisionprobe_http_requests_total",
                                     "HTTP requests answered.", labels, NULL),
                  1);
 }
 
-void http_exchange_answer(exchange *ex, int status, const char *type, const char *headers,
-                          const char *body, size_t len)
+/** Head, and `copied` bytes of body behind it, of `len` in all. */
+static void begin_answer(exchange *ex, int status, const char *type, const char *headers,
+                         const char *body, size_t copied, size_t len)
 {
-    if (ex->answer) /* each request gets one */
-        return;
     ex->close |= ex->peer.server->draining;
     ex->moved = pp_time_monotonic();
     char head[MAX_HEAD], length[48] = "";
@@ -122,13 +124,13 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
                      reason_phrase(status), type, length, headers,
                      ex->close ? "Connection: close\r\n" : "");
     if (ex->head_only || status == 304)
-        len = 0;
+        copied = len = 0;
     if (n > 0 && (size_t)n < sizeof head && len <= MAX_ANSWER)
-        ex->answer = malloc(LWS_PRE + (size_t)n + len);
+        ex->answer = malloc(LWS_PRE + (size_t)n + copied);
     if (ex->answer) {
         (void)memcpy(ex->answer + LWS_PRE, head, (size_t)n);
-        if (len)
-            (void)memcpy(ex->answer + LWS_PRE + n, body, len);
+        if (copied)
+            (void)memcpy(ex->answer + LWS_PRE + n, body, copied);
         ex->head_len = (size_t)n;
         ex->answer_len = (size_t)n + len;
     } /* else nothing is written and the connection ends */
@@ -136,6 +138,22 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
     visitors_idle(ex->peer.server->visitors, ex->peer.wsi, pp_time_monotonic());
     http_exchange_enter(ex, STAGE_ANSWER, ex->answer_timeout ? ex->answer_timeout : ANSWER_TIMEOUT);
     lws_callback_on_writable(ex->peer.wsi);
+}
+
+void http_exchange_answer(exchange *ex, int status, const char *type, const char *headers,
+                          const char *body, size_t len)
+{
+    if (!ex->answer) /* each request gets one */
+        begin_answer(ex, status, type, headers, body, len, len);
+}
+
+void http_exchange_answer_file(exchange *ex, int status, const char *type, const char *headers,
+                               const unsigned char *body, size_t len)
+{
+    if (ex->answer)
+        return;
+    ex->file = body;
+    begin_answer(ex, status, type, headers, NULL, 0, len);
 }
 
 void http_exchange_answer_text(exchange *ex, int status, const char *headers, const char *text)
@@ -158,11 +176,11 @@ static int finish(exchange *ex)
     return lws_http_transaction_completed(wsi) ? -1 : 0;
 }
 
-/** Writes one piece: the head alone first, as libwebsockets wants to tell it from the body. */
-int http_exchange_write(exchange *ex)
+/** Writes one piece: the head alone first, as libwebsockets wants to tell it from the body. 1: it
+ * was the last; 0: more follows; -1: the connection is of no use. */
+static int write_piece(exchange *ex)
 {
-    if (!ex->answer)
-        return -1;
+    unsigned char piece[LWS_PRE + WRITE_PIECE]; /* libwebsockets writes before what it is given */
     bool head = ex->written == 0;
     size_t end = head ? ex->head_len : ex->answer_len;
     size_t n = end - ex->written < WRITE_PIECE ? end - ex->written : WRITE_PIECE;
@@ -170,12 +188,30 @@ int http_exchange_write(exchange *ex)
     enum lws_write_protocol how = head   ? LWS_WRITE_HTTP_HEADERS
                                   : last ? LWS_WRITE_HTTP_FINAL
                                          : LWS_WRITE_HTTP;
-    if (lws_write(ex->peer.wsi, ex->answer + LWS_PRE + ex->written, n, how) < (int)n)
+    unsigned char *from = head || !ex->file ? ex->answer + LWS_PRE + ex->written : piece + LWS_PRE;
+    if (!head && ex->file)
+        (void)memcpy(from, ex->file + (ex->written - ex->head_len), n);
+    if (lws_write(ex->peer.wsi, from, n, how) < (int)n)
         return -1;
     ex->written += n;
     ex->moved = pp_time_monotonic();
-    if (last)
-        return finish(ex);
+    return last;
+}
+
+/** Some pieces, as long as the peer takes them: a turn of the loop costs more than a piece. */
+int http_exchange_write(exchange *ex)
+{
+    if (!ex->answer)
+        return -1;
+    for (int i = 0; i < TURN_PIECES; i++) {
+        const int rc = write_piece(ex);
+        if (rc < 0)
+            return -1;
+        if (rc > 0)
+            return finish(ex);
+        if (lws_send_pipe_choked(ex->peer.wsi))
+            break;
+    }
     lws_callback_on_writable(ex->peer.wsi);
     return 0;
 }

@@ -21,7 +21,8 @@
 enum {
     HEADER_BYTES = 8192, /* a projected token has 1 to 2 KB; past this the peer is cut off */
     DIGEST_BYTES = 32,
-    WRITE_PIECE = 16384, /* bytes written in one turn of the loop */
+    WRITE_PIECE = 16384, /* bytes written at once: a TLS record */
+    TURN_PIECES = 4,     /* at most, in one turn of the loop */
     MAX_ANSWER = 6 << 20,
     MAX_WS_MESSAGE = 4096, /* bytes of one message of ours */
     MAX_DISPLACED = 32,    /* connections that close for others at once */
@@ -43,6 +44,13 @@ typedef struct peer {
     UT_hash_handle hh; /* by id */
 } peer;
 
+/** Which of the server's ports. */
+typedef enum http_port {
+    PORT_TLS,
+    PORT_PLAIN,
+    PORT_OPEN, /* on loopback: results without a token */
+} http_port;
+
 typedef enum exchange_stage {
     STAGE_BODY,      /* the request's body is coming in */
     STAGE_REVIEW,    /* the handler has the review */
@@ -57,16 +65,17 @@ struct exchange {
     exchange_stage stage;
     int64_t began;    /* monotonic ns */
     int64_t deadline; /* monotonic ns, of the stage */
-    bool plain;       /* on the plain port */
-    bool close;       /* the connection ends with the answer */
-    size_t expected;  /* bytes of the body */
-    size_t reserved;  /* of them, as counted in the server's review_bytes */
+    http_port port;
+    bool close;      /* the connection ends with the answer */
+    size_t expected; /* bytes of the body */
+    size_t reserved; /* of them, as counted in the server's review_bytes */
     pp_buf body;
     char uid[129];                      /* of the admission review */
     bool labelled;                      /* its namespace asks for the hook */
     bool relayed;                       /* by another replica */
     unsigned char digest[DIGEST_BYTES]; /* of the token, in STAGE_AUTHORIZE and STAGE_API */
-    unsigned char *answer;              /* LWS_PRE bytes of room, head, body */
+    unsigned char *answer;     /* LWS_PRE bytes of room, head, body unless it is a file's */
+    const unsigned char *file; /* the answer's body where it is not in `answer`; borrowed */
     size_t head_len;
     size_t answer_len; /* head and body */
     size_t written;
@@ -210,9 +219,11 @@ struct pp_http_server {
     struct lws_context *context;
     struct lws_vhost *tls_vhost;
     struct lws_vhost *plain_vhost;
-    SSL_CTX *ssl_ctx; /* of tls_vhost, borrowed */
+    struct lws_vhost *open_vhost; /* NULL: there is none */
+    SSL_CTX *ssl_ctx;             /* of tls_vhost, borrowed */
     struct lws_protocols tls_protocols[3];
     struct lws_protocols plain_protocols[2];
+    struct lws_protocols open_protocols[2];
     lws_retry_bo_t retry;
     pp_http_id last_id;
     visitors *visitors;
@@ -255,7 +266,7 @@ void http_arrivals_stop(pp_http_server *server);
 void http_arrivals_free(pp_http_server *server);
 /** A connection was accepted: whether it may stay. */
 bool http_arrival_admitted(pp_http_server *server, const struct lws_filter_network_conn_args *from,
-                           bool plain);
+                           http_port port);
 /** What was admitted last is this. */
 void http_arrival_is(pp_http_server *server, struct lws *wsi);
 /** It has proved to come for reviews; false where there is no place for it. */
@@ -277,13 +288,13 @@ void http_make_metrics(pp_metrics *registry, server_metrics *ret);
 
 /* routing.c: which request goes where. */
 int http_routing_callback(struct lws *wsi, enum lws_callback_reasons reason, void *in, size_t len,
-                          bool plain);
+                          http_port port);
 
 /* exchange.c: one HTTP request and its answer. */
 /** A connection's request that is not answered whole; NULL: none. */
 exchange *http_exchange_of(struct lws *wsi);
 /** NULL without memory. */
-exchange *http_exchange_new(struct lws *wsi, bool plain);
+exchange *http_exchange_new(struct lws *wsi, http_port port);
 /** Writes the next piece of the answer; -1 ends the connection. */
 int http_exchange_write(exchange *ex);
 exchange *http_exchange_find(pp_http_server *server, pp_http_id id);
@@ -292,6 +303,9 @@ void http_exchange_enter(exchange *ex, exchange_stage stage, int64_t timeout);
 /** Sends an answer; `headers` is "" or whole lines. Text and status line are made here. */
 void http_exchange_answer(exchange *ex, int status, const char *type, const char *headers,
                           const char *body, size_t len);
+/** The same with a body that outlives the exchange, and is not copied as a whole. */
+void http_exchange_answer_file(exchange *ex, int status, const char *type, const char *headers,
+                               const unsigned char *body, size_t len);
 /** A short text as answer. */
 void http_exchange_answer_text(exchange *ex, int status, const char *headers, const char *text);
 void http_exchange_free(exchange *ex);
@@ -312,6 +326,10 @@ void http_api_free(pp_http_server *server);
 bool http_api_path(exchange *ex);
 void http_api_begin(exchange *ex);
 void http_api_late(exchange *ex);
+
+/* files.c: files that are the same for everybody. */
+/** Answers a request for one; false: there is none of that path, and nothing is answered. */
+bool http_file_answered(exchange *ex);
 
 /* token.c: what a request brings to prove itself. */
 /** Whether a text can be a token, of PP_HTTP_MAX_TOKEN bytes at most. */

@@ -13,15 +13,15 @@ enum { MAX_PATH = 128 };
 
 /** What is served where; reviews are besides. */
 static const struct route {
-    bool plain;
+    http_port port;
     const char *method;
     const char *path;
     void (*begin)(exchange *ex);
 } routes[] = {
-    {false, "GET", PP_WIRE_PATH, http_upgrade_begin},
-    {true, "GET", "/metrics", http_metrics_begin},
-    {true, "GET", "/healthz", http_healthz_begin},
-    {true, "GET", "/readyz", http_readyz_begin},
+    {PORT_TLS, "GET", PP_WIRE_PATH, http_upgrade_begin},
+    {PORT_PLAIN, "GET", "/metrics", http_metrics_begin},
+    {PORT_PLAIN, "GET", "/healthz", http_healthz_begin},
+    {PORT_PLAIN, "GET", "/readyz", http_readyz_begin},
 };
 
 /** The request's path and method; false when it has another method, or a path that long. */
@@ -90,6 +90,37 @@ static void begin_review(exchange *ex, const char *method)
         http_review_begin(ex);
 }
 
+/** Whoever reaches the port on loopback is taken for its user; not so a page of somebody else's
+ * that a browser there was sent to, under a name that leads to loopback. */
+static bool host_is_loopback(struct lws *wsi)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    char host[64] = "";
+    if (lws_hdr_copy(wsi, host, sizeof host, WSI_TOKEN_HOST) <= 0)
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || host[n] == ':'))
+            return true;
+    }
+    return false;
+}
+
+/** What is served on all ports but the plain one. */
+static bool route_reader(exchange *ex)
+{
+    if (ex->port == PORT_PLAIN)
+        return false;
+    if (ex->port == PORT_OPEN && !host_is_loopback(ex->peer.wsi)) {
+        answer_early(ex, 421, "", "this is localhost, by that name alone");
+        return true;
+    }
+    if (!http_api_path(ex))
+        return http_file_answered(ex);
+    http_api_begin(ex);
+    return true;
+}
+
 static void route_request(exchange *ex)
 {
     char path[MAX_PATH];
@@ -97,16 +128,14 @@ static void route_request(exchange *ex)
     bool found = false;
     if (!read_length(ex))
         return;
-    if (!ex->plain && http_api_path(ex)) {
-        http_api_begin(ex);
+    if (route_reader(ex))
         return;
-    }
-    if (method && !ex->plain && http_review_path(ex, path)) {
+    if (method && ex->port == PORT_TLS && http_review_path(ex, path)) {
         begin_review(ex, method);
         return;
     }
     for (size_t i = 0; method && i < sizeof routes / sizeof *routes; i++) {
-        if (routes[i].plain != ex->plain || strcmp(routes[i].path, path) != 0)
+        if (routes[i].port != ex->port || strcmp(routes[i].path, path) != 0)
             continue;
         found = true;
         if (strcmp(routes[i].method, method) != 0)
@@ -120,11 +149,11 @@ static void route_request(exchange *ex)
     answer_early(ex, !method || found ? 405 : 404, "", "there is nothing here");
 }
 
-static int begin_request(struct lws *wsi, bool plain)
+static int begin_request(struct lws *wsi, http_port port)
 {
     if (http_exchange_of(wsi))
         return -1; /* a request behind an unanswered one */
-    exchange *ex = http_exchange_new(wsi, plain);
+    exchange *ex = http_exchange_new(wsi, port);
     if (!ex)
         return -1;
     route_request(ex);
@@ -169,10 +198,10 @@ static int timer(exchange *ex)
 }
 
 int http_routing_callback(struct lws *wsi, enum lws_callback_reasons reason, void *in, size_t len,
-                          bool plain)
+                          http_port port)
 {
     if (reason == LWS_CALLBACK_HTTP)
-        return begin_request(wsi, plain);
+        return begin_request(wsi, port);
     exchange *ex = http_exchange_of(wsi);
     if (!ex)
         return 0;

@@ -50,12 +50,12 @@ static void free_peer(struct lws *wsi)
  * Whether libwebsockets may upgrade. What may not, or not yet, goes on as a plain request, where an
  * answer can wait and has a status; libwebsockets does that for an `Upgrade` it does not know.
  */
-static void confirm_upgrade(struct lws *wsi, char *upgrade, bool plain)
+static void confirm_upgrade(struct lws *wsi, char *upgrade, http_port port)
 {
     pp_http_server *server = http_server_of(wsi);
     pp_http_identity identity = {0};
     free_peer(wsi);
-    if (!plain && strcasecmp(upgrade, "websocket") == 0 &&
+    if (port == PORT_TLS && strcasecmp(upgrade, "websocket") == 0 &&
         http_upgrade_allowed(server, wsi, &identity) &&
         http_connection_new(server, wsi, &identity) == 0)
         return;
@@ -63,11 +63,11 @@ static void confirm_upgrade(struct lws *wsi, char *upgrade, bool plain)
 }
 
 static int dispatch(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
-                    size_t len, bool plain)
+                    size_t len, http_port port)
 {
     switch (reason) {
     case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
-        return http_arrival_admitted(http_server_of(wsi), user, plain) ? 0 : -1;
+        return http_arrival_admitted(http_server_of(wsi), user, port) ? 0 : -1;
     case LWS_CALLBACK_WSI_CREATE:
         http_arrival_is(http_server_of(wsi), wsi);
         return 0;
@@ -76,7 +76,7 @@ static int dispatch(struct lws *wsi, enum lws_callback_reasons reason, void *use
         http_tls_configure(user);
         return 0;
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
-        confirm_upgrade(wsi, in, plain);
+        confirm_upgrade(wsi, in, port);
         return 0;
     case LWS_CALLBACK_CLOSED_HTTP:
         free_peer(wsi);
@@ -90,7 +90,7 @@ static int dispatch(struct lws *wsi, enum lws_callback_reasons reason, void *use
     case LWS_CALLBACK_HTTP_BODY_COMPLETION:
     case LWS_CALLBACK_HTTP_WRITEABLE:
     case LWS_CALLBACK_TIMER:
-        return http_routing_callback(wsi, reason, in, len, plain);
+        return http_routing_callback(wsi, reason, in, len, port);
     default:
         return 0;
     }
@@ -99,13 +99,19 @@ static int dispatch(struct lws *wsi, enum lws_callback_reasons reason, void *use
 static int tls_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                         size_t len)
 {
-    return dispatch(wsi, reason, user, in, len, false);
+    return dispatch(wsi, reason, user, in, len, PORT_TLS);
 }
 
 static int plain_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                           size_t len)
 {
-    return dispatch(wsi, reason, user, in, len, true);
+    return dispatch(wsi, reason, user, in, len, PORT_PLAIN);
+}
+
+static int open_callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+                         size_t len)
+{
+    return dispatch(wsi, reason, user, in, len, PORT_OPEN);
 }
 
 /* ---- starting ----------------------------------------------------------------------------------
@@ -155,14 +161,15 @@ static int create_context(pp_http_server *server, pp_error *err)
     return 0;
 }
 
-static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, int port,
-                                      const struct lws_protocols *protocols,
+/** On `address`, NULL being all; without a certificate in the clear. */
+static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, const char *address,
+                                      int port, const struct lws_protocols *protocols,
                                       const char *certificate, const char *key)
 {
     struct lws_context_creation_info info = {
         .vhost_name = name,
         .port = port,
-        .iface = server->options.address,
+        .iface = address,
         .protocols = protocols,
         .keepalive_timeout = KEEPALIVE_SECONDS,
         .timeout_secs = HANDSHAKE_SECONDS,
@@ -172,6 +179,9 @@ static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, 
                    LWS_SERVER_OPTION_DISABLE_OS_CA_CERTS,
         .user = server,
     };
+    /* With IPv6 libwebsockets takes no notice of an address of IPv4, and listens on all. */
+    if (address && !strchr(address, ':'))
+        info.options |= LWS_SERVER_OPTION_DISABLE_IPV6;
     if (certificate) {
         info.alpn = "http/1.1"; /* HTTP/2 bodies hang in this version */
         info.server_ssl_cert_mem = certificate;
@@ -189,6 +199,7 @@ static void describe_protocols(pp_http_server *server)
     server->tls_protocols[1] = (struct lws_protocols){.name = PP_WIRE_SUBPROTOCOL,
                                                       .callback = http_ingest_callback,
                                                       .rx_buffer_size = WRITE_PIECE};
+    server->open_protocols[0] = (struct lws_protocols){.name = "http", .callback = open_callback};
     server->plain_protocols[0] = (struct lws_protocols){.name = "http", .callback = plain_callback};
     server->retry = (lws_retry_bo_t){
         .secs_since_valid_ping = (uint16_t)server->options.ping_after,
@@ -198,14 +209,20 @@ static void describe_protocols(pp_http_server *server)
 
 static int create_vhosts(pp_http_server *server, const pp_http_options *options, pp_error *err)
 {
-    server->tls_vhost = create_vhost(server, "tls", options->tls_port, server->tls_protocols,
-                                     options->certificate, options->key);
+    server->tls_vhost = create_vhost(server, "tls", options->address, options->tls_port,
+                                     server->tls_protocols, options->certificate, options->key);
     if (!server->tls_vhost || !server->ssl_ctx)
         return pp_error_set(err, PP_ERR_IO, "cannot listen on port %d", options->tls_port);
-    server->plain_vhost =
-        create_vhost(server, "plain", options->plain_port, server->plain_protocols, NULL, NULL);
+    server->plain_vhost = create_vhost(server, "plain", options->address, options->plain_port,
+                                       server->plain_protocols, NULL, NULL);
     if (!server->plain_vhost)
         return pp_error_set(err, PP_ERR_IO, "cannot listen on port %d", options->plain_port);
+    if (options->open_port)
+        server->open_vhost = create_vhost(server, "open", "127.0.0.1", options->open_port,
+                                          server->open_protocols, NULL, NULL);
+    if (options->open_port && !server->open_vhost)
+        return pp_error_set(err, PP_ERR_IO, "cannot listen on port %d of loopback",
+                            options->open_port);
     if (pp_http_server_set_path_secret(server, options->path_secret, err) < 0 ||
         pp_http_server_set_client_ca(server, options->client_ca, err) < 0)
         return -1;

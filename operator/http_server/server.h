@@ -1,12 +1,14 @@
 /*
- * The operator's HTTP edge: libwebsockets on the caller's libuv loop, two ports.
+ * The operator's HTTP edge: libwebsockets on the caller's libuv loop, two ports or three.
  *
  *   TLS    POST /SECRET/pods   admission review of pods and sessions, always answered allowed
  *          POST /SECRET/labelled   the same, in namespaces that ask for the hook
  *          POST /SECRET/replica    a session's, passed on by another replica
  *          GET  /v1/ingest     WebSocket of the agents (docs/wire.md)
  *          GET  /api/...       results (docs/api.md)
+ *          GET  files that are the same for everybody
  *   plain  GET  /metrics, /healthz, /readyz
+ *   open   on loopback, where it is asked for: results without a token, and the files
  *
  * What is decided lies with the caller: each request reaches it through pp_http_handlers with an
  * id, and it answers with that id, at once or later. Nothing is sent for an id whose peer has gone,
@@ -67,6 +69,7 @@ typedef struct pp_http_options {
     const char *address;       /**< interface or address to listen on; NULL: all */
     int tls_port;              /**< 0: the kernel picks one (pp_http_tls_port tells) */
     int plain_port;            /**< 0: the same */
+    int open_port;             /**< of 127.0.0.1; 0: there is none */
     const char *certificate;   /**< PEM: the serving certificate, then any intermediate ones */
     const char *key;           /**< PEM of its private key */
     const char *path_secret;   /**< SECRET of the paths above; NULL: no review is taken */
@@ -125,8 +128,20 @@ typedef struct pp_http_api_request {
     const char *path;          /**< decoded */
     const pp_strings *query;   /**< its parts, "name=value", decoded */
     const char *token;         /**< NULL: none */
+    bool open;                 /**< whoever asks may read all: it came by the open port */
     const char *if_none_match; /**< "": none */
 } pp_http_api_request;
+
+/** A file; all of it is the handler's and outlives the server. */
+typedef struct pp_http_file {
+    const char *type;
+    const char *etag;    /**< with its quotes */
+    const char *headers; /**< further ones, whole lines */
+    const char
+        *location; /**< where it is found instead, relative to the request's path; NULL: here */
+    const unsigned char *data;
+    size_t len;
+} pp_http_file;
 
 /** Texts are borrowed during the call. */
 typedef struct pp_http_api_answer {
@@ -141,7 +156,7 @@ typedef struct pp_http_api_answer {
     size_t len;
 } pp_http_api_answer;
 
-/** What the caller does. Every member but context, api and api_gone must be given. */
+/** What the caller does. Every member but context, api, api_gone and file must be given. */
 typedef struct pp_http_handlers {
     void *context;
 
@@ -196,6 +211,10 @@ typedef struct pp_http_handlers {
 
     /** Nobody waits for the API's answer any more. */
     void (*api_gone)(void *context, pp_http_id id);
+
+    /** The file of a path, which needs no token, into *ret; false: there is none. NULL: there are
+     * none at all. */
+    bool (*file)(void *context, const char *path, pp_http_file *ret);
 
     /** For /readyz: false with the reason why not. */
     bool (*ready)(void *context, char *reason, size_t size);

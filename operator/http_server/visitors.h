@@ -23,7 +23,7 @@ typedef enum visitor_share {
     SHARE_UNPROVEN, /**< the TLS port, before anything was proved */
     SHARE_REVIEW,   /**< has asked for a review where only the API server knows to */
     SHARE_API,      /**< has read results with a good token */
-    SHARE_PLAIN,    /**< the plain port */
+    SHARE_PLAIN,    /**< the plain port, and that on loopback */
     SHARES,
 } visitor_share;
 

@@ -18,12 +18,12 @@ static const char processes_sql[] =
                  "9e18)::bigint FROM host_wait w "
                  "WHERE "
                  "w.session_uid = p.session_uid AND w.pod_uid = p.pod_uid AND w.process = "
-                 "p.process) END "
+                 "p.process) END, gpu_model "
                  "FROM process p WHERE session_uid = $1 AND pod_uid = $2 "
                  "ORDER BY instance COLLATE \"C\", process LIMIT 4096";
 static const char layers_sql[] =
     "SELECT instance, process, layer, name, type, parameters, forward_left_out, "
-    "backward_left_out FROM layer "
+    "backward_left_out, whole FROM layer "
     "WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY instance COLLATE \"C\", process, layer LIMIT 200000";
 static const char activity_sql[] =
@@ -31,7 +31,7 @@ static const char activity_sql[] =
     "step_number, step_start, step_duration, layer, phase, start, duration, "
     "grid_start, grid_cell, grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, "
     "busy, step_gap, grid_kernels, dwell, background, counted_start, counted_duration, "
-    "counted_steps, goes_on "
+    "counted_steps, goes_on, memory_steps, memory_layer, memory_phase, memory_peak, memory_left "
     "FROM activity WHERE session_uid = $1 AND pod_uid = $2 "
     "ORDER BY start_ns, instance COLLATE \"C\", seq";
 /* Of a process that several agents saw, one after another, what tells most. */
@@ -53,7 +53,7 @@ enum { PROCESSES, LAYERS, BATCHES, PM }; /* then samples */
 
 /* Room of the growing arrays, in elements. */
 typedef struct capacities {
-    size_t processes, layers, batches, steps, runs, intervals, cells, samples, pm;
+    size_t processes, layers, batches, steps, runs, intervals, cells, memory, samples, pm;
 } capacities;
 
 typedef struct load_call {
@@ -71,8 +71,7 @@ static int copy_text(const PGresult *r, int row, int column, char **ret, pp_erro
     return *ret ? 0 : pp_error_nomem(err);
 }
 
-/* As pp_chip has them; a row of an older program has none. */
-static int take_chip(const PGresult *r, int row, int column, pp_chip *ret, pp_error *err)
+int pp_store_take_chip(const PGresult *r, int row, int column, pp_chip *ret, pp_error *err)
 {
     pp_row_array array;
     if (pp_row_array_open(r, row, column, &array, err) < 0)
@@ -101,9 +100,10 @@ static int take_process(load_call *c, const PGresult *r, int row, pp_error *err)
     if (copy_text(r, row, 0, &p->instance, err) < 0 ||
         pp_row_strings(r, row, 2, &p->gpus, err) < 0 ||
         copy_text(r, row, 3, &p->kernels, err) < 0 || copy_text(r, row, 4, &p->pm, err) < 0 ||
-        copy_text(r, row, 5, &p->isolated, err) < 0 || take_chip(r, row, 6, &p->chip, err) < 0 ||
+        copy_text(r, row, 5, &p->isolated, err) < 0 ||
+        pp_store_take_chip(r, row, 6, &p->chip, err) < 0 ||
         copy_text(r, row, 9, &p->model, err) < 0 || copy_text(r, row, 10, &p->digest, err) < 0 ||
-        copy_text(r, row, 11, &p->batch, err) < 0)
+        copy_text(r, row, 11, &p->batch, err) < 0 || copy_text(r, row, 13, &p->gpu_model, err) < 0)
         return -1;
     for (size_t i = 0; i < p->gpus.count; i++) {
         if (pp_strings_add_once(&a->gpus, p->gpus.items[i], err) < 0)
@@ -148,7 +148,8 @@ static int take_layer(load_call *c, const PGresult *r, int row, pp_error *err)
         .process = process,
         .id = (int32_t)pp_row_int(r, row, 2, 0),
         .parameters = pp_row_int(r, row, 5, -1),
-        .skip_reason = {(uint8_t)pp_row_int(r, row, 6, 0), (uint8_t)pp_row_int(r, row, 7, 0)}};
+        .skip_reason = {(uint8_t)pp_row_int(r, row, 6, 0), (uint8_t)pp_row_int(r, row, 7, 0)},
+        .whole_reason = (uint8_t)pp_row_int(r, row, 8, 0)};
     return copy_text(r, row, 3, &l->name, err) < 0 ? -1 : copy_text(r, row, 4, &l->type, err);
 }
 
@@ -171,7 +172,9 @@ enum {
     DWELL,
     BACKGROUND,
     COUNTED,
-    GOES_ON = COUNTED + 3
+    GOES_ON = COUNTED + 3,
+    MEMORY_STEPS,
+    MEMORY,
 }; /* columns of activity_sql */
 
 /* An array beside others of n elements that is NULL where none of it is known. */
@@ -281,6 +284,27 @@ static int take_cells(load_call *c, const PGresult *r, int row, uint32_t batch, 
     return 0;
 }
 
+static int take_memory(load_call *c, const PGresult *r, int row, uint32_t process, pp_error *err)
+{
+    pp_activity *a = c->activity;
+    pp_row_array in[4];
+    if (open_arrays(r, row, MEMORY, 4, in, err) < 0 ||
+        pp_activity_grow(&a->memory, &c->room.memory, a->n_memory, in[0].count, sizeof(*a->memory),
+                         err) < 0)
+        return -1;
+    if (!pp_activity_take_memory(a, process, pp_row_int(r, row, MEMORY_STEPS, 0), in[0].count))
+        return 0;
+    for (size_t i = 0; i < in[0].count; i++) {
+        pp_activity_memory *m = &a->memory[a->n_memory++];
+        m->process = process;
+        m->layer = (int32_t)pp_row_array_int(&in[0]);
+        m->phase = (uint8_t)pp_row_array_int(&in[1]);
+        m->peak = pp_row_array_int(&in[2]);
+        m->left = pp_row_array_int(&in[3]);
+    }
+    return 0;
+}
+
 static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
 {
     pp_activity *a = c->activity;
@@ -303,7 +327,7 @@ static int take_batch(load_call *c, const PGresult *r, int row, pp_error *err)
                                                      .dwell = pp_row_int(r, row, DWELL, 0),
                                                      .background = pp_row_bool(r, row, BACKGROUND)};
     if (take_steps(c, r, row, batch, err) < 0 || take_runs(c, r, row, process, err) < 0 ||
-        take_intervals(c, r, row, batch, err) < 0)
+        take_memory(c, r, row, process, err) < 0 || take_intervals(c, r, row, batch, err) < 0)
         return -1;
     return take_cells(c, r, row, batch, err);
 }

@@ -36,13 +36,15 @@ static const char usages_sql[] = CHOSEN
     "SELECT c.session_uid, c.pod_uid, c.gpu_uuid, c.namespace, c.workload_kind, c.workload_name, "
     "(extract(epoch FROM c.finished_at) * 1e9)::bigint, c.steps, c.undisturbed, c.busy, "
     "c.step_ns, c.step_ns_stderr, c.step_sd_ns, c.idle, c.idle_stderr, c.models, "
-    "c.model_digests, c.batches FROM chosen c " IN_ORDER;
+    "c.model_digests, c.batches, c.gpu_model, c.chip FROM chosen c " IN_ORDER;
 static const char metrics_sql[] = CHOSEN
     "SELECT c.session_uid, c.pod_uid, c.gpu_uuid, m.metric, m.source, m.mean, m.mean_stderr, "
-    "m.p50, m.p50_stderr, m.p95, m.p95_stderr, m.most, m.profile FROM chosen c "
+    "m.p50, m.p50_stderr, m.p95, m.p95_stderr, m.most, m.achieved, m.achieved_stderr, m.peak, "
+    "m.profile FROM chosen c "
     "JOIN usage_metric m USING (session_uid, pod_uid, gpu_uuid) " IN_ORDER ", m.metric";
 static const char shares_sql[] =
-    CHOSEN "SELECT c.session_uid, c.pod_uid, c.gpu_uuid, h.kind, h.name, h.share, h.share_stderr "
+    CHOSEN "SELECT c.session_uid, c.pod_uid, c.gpu_uuid, h.kind, h.name, h.share, h.share_stderr, "
+           "h.achieved, h.achieved_stderr "
            "FROM chosen c JOIN usage_share h USING (session_uid, pod_uid, gpu_uuid) " IN_ORDER
            ", h.share DESC, h.kind, h.name COLLATE \"C\"";
 
@@ -94,7 +96,9 @@ static int take_usage(usages_call *c, const PGresult *r, int row, pp_error *err)
         return pp_error_nomem(err);
     }
     pp_usage_rows_take_head(u->usage, r, row, 7);
-    return pp_usage_rows_take_models(u->usage, r, row, 15, err);
+    return pp_usage_rows_take_models(u->usage, r, row, 15, err) < 0
+               ? -1
+               : pp_usage_rows_take_gpu(&u->usage->gpu, r, row, 18, err);
 }
 
 static bool is_of(const usages_call *c, const PGresult *r, int row)
@@ -192,22 +196,24 @@ static const char pattern_sql[] =
     "INSERT INTO pattern (namespace, workload_kind, workload_name, steps, undisturbed, busy, "
     "step_ns, step_ns_stderr, step_sd_ns, idle, idle_stderr, session_uid, sessions, gpus, "
     "first_at, last_at, bound, lead, lead_stderr, object_name, models, model_digests, batches, "
-    "sessions_of_other_models) "
+    "sessions_of_other_models, sessions_on_other_gpus, gpu_model) "
     "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::int, $14::int, "
     "to_timestamp($15::bigint / 1e9), to_timestamp($16::bigint / 1e9), $17, $18, $19, $20, "
-    "$21, $22, $23, $24::int "
+    "$21, $22, $23, $24::int, $25::int, $26 "
     "WHERE " NEWER;
 #define IS_MADE                                                                                    \
     "EXISTS (SELECT 1 FROM pattern WHERE namespace = $1 AND workload_kind = $2 "                   \
     "AND workload_name = $3) AND NOT EXISTS (SELECT 1 FROM "
 static const char pattern_metrics_sql[] =
     "INSERT INTO pattern_metric (namespace, workload_kind, workload_name, metric, source, mean, "
-    "mean_stderr, p50, p50_stderr, p95, p95_stderr, most, profile) "
+    "mean_stderr, p50, p50_stderr, p95, p95_stderr, most, achieved, "
+    "achieved_stderr, peak, profile) "
     "SELECT $1, $2, $3, " PP_USAGE_ROWS_METRICS "WHERE " IS_MADE
     "pattern_metric WHERE namespace = $1 AND workload_kind = $2 AND workload_name = $3)";
 static const char pattern_shares_sql[] =
     "INSERT INTO pattern_share (namespace, workload_kind, workload_name, kind, name, share, "
-    "share_stderr) SELECT $1, $2, $3, " PP_USAGE_ROWS_SHARES "WHERE " IS_MADE
+    "share_stderr, achieved, achieved_stderr) SELECT $1, $2, $3, " PP_USAGE_ROWS_SHARES
+    "WHERE " IS_MADE
     "pattern_share WHERE namespace = $1 AND workload_kind = $2 AND workload_name = $3)";
 
 static pp_statement *add(pp_job *job, const char *sql, const pp_pattern *p)
@@ -234,7 +240,9 @@ static int add_pattern(pp_job *job, const pp_pattern *p, pp_error *err)
     pp_sql_float8(s, p->lead.standard_error);
     pp_sql_text(s, p->object);
     pp_usage_rows_models(s, p->usage, PP_MODELS_TOLD);
-    pp_sql_int8(s, p->sessions_of_other_models);
+    pp_sql_int8(s, p->left.other_models);
+    pp_sql_int8(s, p->left.other_gpus);
+    pp_sql_text(s, *p->usage->gpu.model ? p->usage->gpu.model : NULL);
     if (pp_usage_rows_metrics(add(job, pattern_metrics_sql, p), p->usage, err) < 0)
         return -1;
     return pp_usage_rows_shares(add(job, pattern_shares_sql, p), p->usage, err);

@@ -1,7 +1,7 @@
 #include "operator/store/query.h"
 
-#include "common/buf.h"
 #include "operator/store/connection.h"
+#include "operator/store/query_rows.h"
 #include "operator/store/query_sql.h"
 
 #include <stdlib.h>
@@ -9,23 +9,10 @@
 #include <utlist.h>
 
 enum {
-    MAX_CELLS = 96,
     MAX_CANCELS = 2, /* at once: others need the pool's threads, and a server may not answer */
-    MAX_KEY_BYTES = 64 << 10,
-    ATTEMPTS = 2, /* the caller waits: one more where the connection broke */
+    ATTEMPTS = 2,    /* the caller waits: one more where the connection broke */
 };
 #define SECOND INT64_C(1000000000)
-/* From 1970 to 2000, where Postgres' times begin. */
-#define POSTGRES_EPOCH (INT64_C(946684800) * SECOND)
-
-/** Types of columns beside those of parameters. */
-enum { OID_JSON = 114, OID_TIMESTAMPTZ = 1184, OID_JSONB = 3802 };
-
-/** What is the same of a column in all rows of an answer. */
-typedef struct column {
-    pp_cell_section section;
-    Oid type;
-} column;
 
 typedef struct read_call {
     pp_job job;
@@ -38,9 +25,7 @@ typedef struct read_call {
     pp_query_reset_fn reset;
     pp_query_done_fn done;
     void *user;
-    int n_columns; /* 0: no row has come */
-    column columns[MAX_CELLS];
-    pp_buf key;                    /* of the row before, as it came */
+    pp_query_rows rows;
     struct read_call *prev, *next; /* of those that wait */
 } read_call;
 
@@ -70,133 +55,18 @@ struct pp_reader {
     bool pumping;
 };
 
-/* ---- cells ---- */
-
-static pp_cell_section section_of(char mark)
-{
-    switch (mark) {
-    case '@':
-        return PP_CELL_VERSION;
-    case '#':
-        return PP_CELL_KEY;
-    case '^':
-        return PP_CELL_HEAD;
-    case '+':
-        return PP_CELL_NESTED;
-    default:
-        return PP_CELL_ROW;
-    }
-}
-
-static int64_t microseconds(int64_t us)
-{
-    return us > (INT64_MAX - POSTGRES_EPOCH) / 1000   ? INT64_MAX
-           : us < (INT64_MIN + POSTGRES_EPOCH) / 1000 ? INT64_MIN
-                                                      : us * 1000 + POSTGRES_EPOCH;
-}
-
-static int read_value(const PGresult *r, int row, int i, Oid type, pp_cell *ret, pp_error *err)
-{
-    switch ((int)type) {
-    case PP_SQL_BOOL:
-        ret->type = PP_CELL_BOOL;
-        ret->number = pp_row_bool(r, row, i);
-        return 0;
-    case PP_SQL_INT2:
-    case PP_SQL_INT4:
-    case PP_SQL_INT8:
-        ret->type = PP_CELL_INT;
-        ret->number = pp_row_int(r, row, i, 0);
-        return 0;
-    case PP_SQL_FLOAT8:
-        ret->type = PP_CELL_FLOAT;
-        ret->real = pp_row_float(r, row, i);
-        return 0;
-    case PP_SQL_TEXT:
-        ret->type = PP_CELL_TEXT;
-        ret->text = PQgetvalue(r, row, i);
-        return 0;
-    case OID_JSON:
-        ret->type = PP_CELL_JSON;
-        ret->text = PQgetvalue(r, row, i);
-        return 0;
-    case OID_JSONB: /* a version comes first */
-        ret->type = PP_CELL_JSON;
-        ret->text = PQgetvalue(r, row, i) + 1;
-        return 0;
-    case OID_TIMESTAMPTZ:
-        ret->type = PP_CELL_TIME;
-        ret->number = microseconds(pp_row_int(r, row, i, 0));
-        return 0;
-    default:
-        return pp_error_set(err, PP_ERR_INTERNAL, "column %s has a type that is not read",
-                            PQfname(r, i));
-    }
-}
-
-static int read_cell(const PGresult *r, int row, int i, const column *of, pp_cell *ret,
-                     pp_error *err)
-{
-    const char *name = PQfname(r, i);
-    *ret = (pp_cell){.section = of->section, .name = of->section == PP_CELL_ROW ? name : name + 1};
-    return PQgetisnull(r, row, i) ? 0 : read_value(r, row, i, of->type, ret, err);
-}
-
-static int learn_columns(read_call *c, const PGresult *r, pp_error *err)
-{
-    const int n = PQnfields(r);
-    if (n > MAX_CELLS)
-        return pp_error_set(err, PP_ERR_INTERNAL, "a row has %d columns", n);
-    for (int i = 0; i < n; i++)
-        c->columns[i] = (column){section_of(*PQfname(r, i)), PQftype(r, i)};
-    c->n_columns = n;
-    return 0;
-}
-
-/* 1: the row has the key of the one before; 0: another, which is kept, or none. */
-static int same_key(read_call *c, const PGresult *r, int row, pp_error *err)
-{
-    bool same = c->key.len > 0;
-    size_t at = 0;
-    for (int i = 0; same && i < c->n_columns; i++) {
-        if (c->columns[i].section != PP_CELL_KEY)
-            continue;
-        const size_t n = (size_t)PQgetlength(r, row, i);
-        same = at + n < c->key.len && memcmp(c->key.data + at, PQgetvalue(r, row, i), n + 1) == 0;
-        at += n + 1;
-    }
-    if (same)
-        return at == c->key.len;
-    pp_buf_reset(&c->key);
-    for (int i = 0; i < c->n_columns; i++) {
-        if (c->columns[i].section == PP_CELL_KEY &&
-            pp_buf_append(&c->key, PQgetvalue(r, row, i), (size_t)PQgetlength(r, row, i) + 1, err) <
-                0)
-            return -1;
-    }
-    return 0;
-}
+/* ---- rows ---- */
 
 static int take_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
     read_call *c = (read_call *)job;
-    pp_cell cells[MAX_CELLS];
-    size_t n = 0;
     if (index == 0) /* of what begins the transaction */
         return 0;
     if (c->cancelled)
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "nobody waits for it");
-    if (!c->n_columns && learn_columns(c, r, err) < 0)
-        return -1;
-    const int same = same_key(c, r, row, err);
-    for (int i = 0; same >= 0 && i < c->n_columns; i++) {
-        const pp_cell_section section = c->columns[i].section;
-        if (same && section != PP_CELL_KEY && section != PP_CELL_NESTED)
-            continue;
-        if (read_cell(r, row, i, &c->columns[i], &cells[n++], err) < 0)
-            return -1;
-    }
-    return same < 0 ? -1 : c->row(c->user, cells, n, err);
+    if (index < job->n - 1)
+        return row == 0 ? pp_query_rows_terms(&c->rows, r, err) : 0;
+    return pp_query_row(&c->rows, r, row, c->row, c->user, err);
 }
 
 /* ---- queue ---- */
@@ -258,15 +128,14 @@ static void pump(pp_reader *reader)
 static void on_reset(pp_job *job)
 {
     read_call *c = (read_call *)job;
-    c->n_columns = 0;
-    pp_buf_reset(&c->key);
+    pp_query_rows_reset(&c->rows);
     if (!c->cancelled)
         c->reset(c->user);
 }
 
 static void on_release(pp_job *job)
 {
-    pp_buf_done(&((read_call *)job)->key);
+    pp_query_rows_done(&((read_call *)job)->rows);
 }
 
 static void on_done(pp_job *job, const pp_error *error)
@@ -354,6 +223,8 @@ static int add_statements(read_call *c, const pp_query *q, pp_error *err)
 {
     const pp_query_text *t = &pp_query_texts[q->kind];
     pp_sql_text(pp_job_add(&c->job, pp_query_begin_sql), c->reader->timeout);
+    if (t->terms)
+        (void)pp_job_add(&c->job, t->terms);
     pp_statement *s = pp_job_add(&c->job, t->sql);
     s->streamed = true;
     const int rc = add_parameters(s, t, q, err);
@@ -381,7 +252,7 @@ int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn ro
                      .reset = reset,
                      .done = done,
                      .user = user};
-    pp_buf_init(&c->key, MAX_KEY_BYTES);
+    pp_query_rows_init(&c->rows, pp_query_texts[query->kind].parts);
     if (add_statements(c, query, err) < 0) {
         pp_job_free(&c->job);
         return -1;

@@ -88,8 +88,8 @@ typedef struct pp_query {
     size_t n_after;            /**< 0: from the first on */
 } pp_query;
 
-/** The rows come in the order of their keys; one that has the key of the row before comes with its
- * key and what is nested alone. -1 ends the query with *err. */
+/** The rows come in the order of their keys. What goes on with the row before comes with what is
+ * nested alone. -1 ends the query with *err. */
 typedef int (*pp_query_row_fn)(void *user, const pp_cell *cells, size_t n, pp_error *err);
 /** The rows so far count for nothing: they come again. */
 typedef void (*pp_query_reset_fn)(void *user);

@@ -104,37 +104,65 @@ static const char session_sql[] = WITH_SESSION
     " FROM target t WHERE t.session_uid = s.uid ORDER BY t.pod_name, t.pod_uid LIMIT 5000) t) "
     "t ";
 
+/* g: the GPUs' attributions, with what the view makes of each. A row has its metrics in an array of
+ * records: as rows of their own they would bring the other fifty columns once more each. What is
+ * the same of a metric in all rows is read once: joined, it took as long as the estimates. The last
+ * LIMIT leaves nothing out: with it Postgres sorts before it reads estimates, and a row goes out
+ * while the next is read. */
 static const char layers_sql[] = WITH_SESSION
-    "SELECT " HEAD "v.uid AS \"#uid\", d.pod_uid AS \"#pod\", "
-    "d.gpu_uuid AS \"#gpu\", d.kind AS \"#kind\", d.layer AS \"#layer\", d.phase AS "
-    "\"#phase\", "
-    "d.workload_kind, d.workload_name, d.pod_name, d.pod_uid, d.node, d.gpu_uuid, "
-    "(SELECT l.latest FROM l WHERE l.workload_kind = d.workload_kind "
-    " AND l.workload_name = d.workload_name AND l.namespace = d.namespace) AS latest, "
-    "d.kind, d.layer, d.phase, d.type, d.parameters, d.calls, d.total_ns, "
-    "d.ms_per_step::float8 AS ms_per_step, d.least_ms_per_step::float8 AS least_ms_per_step, "
-    "d.share, d.data_num, d.busy_ns, d.busy_ms_per_step::float8 AS busy_ms_per_step, "
-    "d.idle_share, d.busy_reason, d.bound, d.bound_likely, d.step_ns, d.gap_ns, d.shared, "
-    "d.counted_steps, "
-    "d.counted_ms_per_step::float8 AS counted_ms_per_step, d.counted_idle_share, "
-    "d.marked_steps, "
-    "d.captures, d.first_marked, d.last_marked, d.lag_ns, d.lag_stderr_ns, d.window_ns, "
-    "d.revision, d.final, d.metric AS \"+metric\", d.mean AS \"+mean\", d.stderr AS "
-    "\"+stderr\", d.unit AS \"+unit\", d.windows AS \"+windows\", d.basis AS \"+basis\", "
-    "d.method AS \"+method\", d.source AS \"+source\", d.reason AS \"+reason\", "
-    "d.group_name AS \"+group_name\", d.group_mean AS \"+group_mean\", "
-    "d.group_stderr AS \"+group_stderr\", d.elapsed_mean AS \"+elapsed_mean\", "
-    "d.amount_per_step AS \"+amount_per_step\", d.amount_unit AS \"+amount_unit\", "
-    "d.achieved AS \"+achieved\", d.peak AS \"+peak\", d.peak_unit AS \"+peak_unit\" "
-    "FROM v LEFT JOIN LATERAL (SELECT d.* FROM (SELECT pod_uid, gpu_uuid, kind, layer, phase "
-    "  FROM item WHERE session_uid = v.uid AND " UNKNOWN
-    "  AND (pod_uid, gpu_uuid, kind, layer, phase) > "
+    ", g AS MATERIALIZED (SELECT a.*, t.workload_kind, t.workload_name, t.pod_name, t.node, " LATEST
+    ", (a.counted_ns / 1e6 / nullif(a.counted_steps, 0))::float8 AS counted_ms_per_step, "
+    " CASE WHEN c.idle < 0 THEN 0 ELSE c.idle END AS counted_idle_share, "
+    " to_timestamp(a.first_step_ns / 1e9) AS first_marked, "
+    " to_timestamp(a.last_step_ns / 1e9) AS last_marked "
+    " FROM v JOIN attribution a ON a.session_uid = v.uid "
+    " JOIN target t ON t.session_uid = v.uid AND t.pod_uid = a.pod_uid "
+    " CROSS JOIN LATERAL (SELECT 1 - (a.step_ns - a.gap_ns) "
+    "  / nullif(a.step_count, 0)::double precision "
+    "  / nullif(a.counted_ns::double precision / nullif(a.counted_steps, 0), 0) AS idle) c), "
+    "p AS MATERIALIZED (SELECT i.* FROM v CROSS JOIN LATERAL (SELECT * FROM item "
+    "  WHERE session_uid = v.uid AND " UNKNOWN "  AND (pod_uid, gpu_uuid, kind, layer, phase) > "
     "   ($5::text, $6::text, $7::text, $8::text, $9::text) "
-    "  ORDER BY pod_uid, gpu_uuid, kind, layer, phase LIMIT $10::bigint) p "
-    " JOIN result_detail d ON d.session_uid = v.uid AND d.pod_uid = p.pod_uid "
-    "  AND d.gpu_uuid = p.gpu_uuid AND d.kind = p.kind AND d.layer = p.layer "
-    "  AND d.phase = p.phase) d ON true "
-    "ORDER BY d.pod_uid, d.gpu_uuid, d.kind, d.layer, d.phase, d.metric";
+    "  ORDER BY pod_uid, gpu_uuid, kind, layer, phase LIMIT $10::bigint) i) "
+    "SELECT " HEAD "v.uid AS \"#uid\", i.pod_uid AS \"#pod\", "
+    "i.gpu_uuid AS \"#gpu\", i.kind AS \"#kind\", i.layer AS \"#layer\", i.phase AS "
+    "\"#phase\", "
+    "g.workload_kind, g.workload_name, g.pod_name, i.pod_uid, g.node, i.gpu_uuid, g.latest, "
+    "i.kind, i.layer, i.phase, i.type, i.parameters, i.calls, i.total_ns, "
+    "(i.total_ns / 1e6 / nullif(g.step_count, 0))::float8 AS ms_per_step, "
+    "(i.least_ns / 1e6 / nullif(g.step_count, 0))::float8 AS least_ms_per_step, "
+    "i.share, i.windows AS data_num, i.busy_ns, "
+    "(i.busy_ns / 1e6 / nullif(g.step_count, 0))::float8 AS busy_ms_per_step, "
+    "i.idle_share, i.busy_reason, i.bound, i.bound_likely, i.memory_peak_bytes, "
+    "i.memory_live_bytes, i.whole_reason, (i.step_stderr_ns / 1e6)::float8 AS ms_per_step_stderr, "
+    "i.step_freedom AS ms_per_step_freedom, "
+    "(i.busy_stderr_ns / 1e6)::float8 AS busy_ms_per_step_stderr, "
+    "i.busy_freedom AS busy_ms_per_step_freedom, g.step_ns, "
+    "(g.step_stderr_ns / 1e6)::float8 AS step_ms_stderr, g.step_freedom AS step_ms_freedom, "
+    "g.gap_ns, g.shared, "
+    "g.counted_steps, g.counted_ms_per_step, "
+    "(g.counted_stderr_ns / 1e6)::float8 AS counted_ms_per_step_stderr, "
+    "g.counted_freedom AS counted_ms_per_step_freedom, g.counted_idle_share, g.step_count AS "
+    "marked_steps, "
+    "g.captures, g.first_marked, g.last_marked, g.lag_ns, g.lag_stderr_ns, g.window_ns, "
+    "g.revision, g.final, "
+    "ARRAY(SELECT ROW(e.metric, e.mean, e.stderr, e.windows, e.basis, e.method, e.source, "
+    "  e.reason, e.group_name, e.group_mean, e.group_stderr, "
+    "  CASE e.basis WHEN 'elapsed' THEN e.mean WHEN 'busy' THEN e.mean * (1 - i.idle_share) END, "
+    "  e.amount_per_step, e.achieved, e.peak) "
+    " FROM estimate e WHERE e.session_uid = i.session_uid AND e.pod_uid = i.pod_uid AND e.gpu_uuid "
+    "= i.gpu_uuid "
+    "  AND e.kind = i.kind AND e.layer = i.layer AND e.phase = i.phase ORDER BY e.metric) "
+    "AS \"+metrics\" "
+    "FROM v LEFT JOIN p i ON true "
+    "LEFT JOIN g ON g.pod_uid = i.pod_uid AND g.gpu_uuid = i.gpu_uuid "
+    "ORDER BY i.pod_uid, i.gpu_uuid, i.kind, i.layer, i.phase LIMIT $10::bigint";
+static const char *const layers_parts[] = {
+    "metric",          "mean",     "stderr",     "windows",    "basis",        "method",
+    "source",          "reason",   "group_name", "group_mean", "group_stderr", "elapsed_mean",
+    "amount_per_step", "achieved", "peak",       NULL};
+static const char layers_terms_sql[] =
+    "SELECT name, unit, per_step AS amount_unit, peak_unit FROM metric ORDER BY name";
 
 static const char quality_sql[] = WITH_SESSION
     "SELECT " HEAD "v.uid AS \"#uid\", q.pod_uid AS \"#pod\", "
@@ -291,17 +319,20 @@ static const char timeline_sql[] = WITH_TIMELINE
     "AS \"" at "busy\", p.step_ns AS \"" at "step_ns\", p.step_ns_stderr AS \"" at                 \
     "step_ns_stderr\", p.step_sd_ns AS \"" at "step_sd_ns\", p.idle AS \"" at "idle\", "           \
     "p.idle_stderr AS \"" at "idle_stderr\", p.sessions_of_other_models AS \"" at                  \
-    "sessions_of_other_models\", (SELECT coalesce(json_agg(json_build_object('class', m.class, "   \
+    "sessions_of_other_models\", p.sessions_on_other_gpus AS \"" at                                \
+    "sessions_on_other_gpus\", p.gpu_model AS \"" at                                               \
+    "gpu_model\", (SELECT coalesce(json_agg(json_build_object('class', m.class, "                  \
     " 'digest', m.digest, 'batch', m.batch) ORDER BY m.n), '[]') "                                 \
     "FROM unnest(p.models, p.model_digests, p.batches) WITH ORDINALITY "                           \
     "AS m (class, digest, batch, n)) AS \"" at "models\""
 #define OF_PATTERN                                                                                 \
     "namespace = p.namespace AND workload_kind = p.workload_kind AND "                             \
     "workload_name = p.workload_name"
+#define OF_PEAK MEASURED("achieved") ", " MEASURED("achieved_stderr")
 #define SHARES(kinds)                                                                              \
     "(SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, "                     \
     " 'share', " FINITE("share") ", 'share_stderr', " FINITE(                                      \
-        "share_stderr") ") ORDER BY share DESC, kind, name), '[]') "                               \
+        "share_stderr") ", " OF_PEAK ") ORDER BY share DESC, kind, name), '[]') "                  \
                         "FROM pattern_share WHERE " OF_PATTERN " AND kind IN (" kinds "))"
 
 static const char patterns_sql[] = "SELECT p.object_name AS \"#name\", " PATTERN(
@@ -312,7 +343,8 @@ static const char patterns_sql[] = "SELECT p.object_name AS \"#name\", " PATTERN
 #define LEVELS                                                                                     \
     MEASURED("mean")                                                                               \
     ", " MEASURED("mean_stderr") ", " MEASURED("p50") ", " MEASURED("p50_stderr") ", " MEASURED(   \
-        "p95") ", " MEASURED("p95_stderr") ", " MEASURED("most")
+        "p95") ", " MEASURED("p95_stderr") ", " MEASURED("most") ", " OF_PEAK                      \
+                                                                 ", " MEASURED("peak")
 #define PROFILE                                                                                    \
     "(SELECT json_agg(" FINITE(                                                                    \
         "u.v") " ORDER BY u.n) FROM unnest(profile) WITH ORDINALITY u (v, n))"
@@ -410,6 +442,8 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
     [PP_QUERY_SESSIONS] = {.sql = LIST("", "$1", "$2", "$3"), .keys = "it", .most = MOST_ROWS},
     [PP_QUERY_SESSION] = {.sql = session_sql, .ns = true, .session = true, .keys = ""},
     [PP_QUERY_LAYERS] = {.sql = layers_sql,
+                         .parts = layers_parts,
+                         .terms = layers_terms_sql,
                          .ns = true,
                          .session = true,
                          .known = true,

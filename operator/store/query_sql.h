@@ -18,6 +18,10 @@ typedef struct pp_query_text {
     const char *keys;  /**< then the key behind which rows begin: 't' text, 'i' bigint */
     bool uid_is_first; /**< of the caller's key, which is not among `keys` */
     int64_t most;      /**< of `limit`, which is last, bigint; 0: there is none */
+    /* Of a column of records, each of which is a part of its row: */
+    const char *const *parts; /**< names of what one holds, the NULL last; NULL: there are none */
+    const char *terms; /**< asked before `sql`, without parameters: what is known of the first
+                            value of one, which its first column is; NULL: nothing */
 } pp_query_text;
 
 extern const pp_query_text pp_query_texts[PP_QUERY_KINDS];

@@ -16,13 +16,14 @@ static const char attribution_sql[] =
     "INSERT INTO attribution AS a (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
     "samples, lag_ns, lag_stderr_ns, window_ns, observed_ns, step_count, step_mean_ns, truncated, "
     "step_ns, gap_ns, shared, counted_steps, counted_ns, captures, first_step_ns, last_step_ns, "
-    "samples_error, samples_spread) "
+    "samples_error, samples_spread, step_stderr_ns, step_freedom, counted_stderr_ns, "
+    "counted_freedom) "
     "VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, -1), "
     "$16 OR EXISTS (SELECT 1 FROM process p JOIN target o USING (session_uid, pod_uid), target t "
     "WHERE p.session_uid = $1 AND p.pod_uid <> $2 AND $3 = ANY (p.gpus) "
     "AND t.session_uid = $1 AND t.pod_uid = $2 AND o.observed_first_ns < t.observed_last_ns "
     "AND t.observed_first_ns < o.observed_last_ns), $17, $18, $19, nullif($20, 0), "
-    "nullif($21, 0), $22, $23) "
+    "nullif($21, 0), $22, $23, $24, $25, $26, $27) "
     "ON CONFLICT (session_uid, pod_uid, gpu_uuid) DO UPDATE SET revision = a.revision + 1, "
     "solved_at = now(), final = excluded.final, windows = excluded.windows, "
     "samples = excluded.samples, lag_ns = excluded.lag_ns, lag_stderr_ns = excluded.lag_stderr_ns, "
@@ -32,7 +33,9 @@ static const char attribution_sql[] =
     "shared = a.shared OR excluded.shared, counted_steps = excluded.counted_steps, "
     "counted_ns = excluded.counted_ns, captures = excluded.captures, "
     "first_step_ns = excluded.first_step_ns, last_step_ns = excluded.last_step_ns, "
-    "samples_error = excluded.samples_error, samples_spread = excluded.samples_spread "
+    "samples_error = excluded.samples_error, samples_spread = excluded.samples_spread, "
+    "step_stderr_ns = excluded.step_stderr_ns, step_freedom = excluded.step_freedom, "
+    "counted_stderr_ns = excluded.counted_stderr_ns, counted_freedom = excluded.counted_freedom "
     "WHERE excluded.final OR NOT a.final";
 
 /* True where this solution's row is the one that stands: it was written in this transaction. */
@@ -50,17 +53,22 @@ static const char delete_samples_sql[] =
 static const char items_sql[] =
     "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, type, parameters, "
     "calls, "
-    "total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns, bound, bound_likely) "
+    "total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns, bound, bound_likely, "
+    "memory_peak_bytes, memory_live_bytes, step_stderr_ns, step_freedom, busy_stderr_ns, "
+    "busy_freedom, whole_reason) "
     "SELECT $1, $2, $3, kind, layer, phase, type, nullif(parameters, -1), calls, total_ns, share, "
     "windows, nullif(busy_ns, -1), idle_share, busy_reason, nullif(least_ns, -1), bound, "
-    "bound_likely FROM "
+    "bound_likely, nullif(memory_peak, 0), CASE WHEN memory_peak > 0 THEN memory_live END, "
+    "step_stderr, step_freedom, busy_stderr, busy_freedom, whole_reason FROM "
     "unnest($4::text[], $5::text[], "
     "$6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], "
     "$12::bigint[], $13::bigint[], $14::float8[], $15::text[], $16::bigint[], $17::text[], "
-    "$18::float8[]) AS i (kind, layer, "
+    "$18::float8[], $19::bigint[], $20::bigint[], $21::float8[], $22::float8[], $23::float8[], "
+    "$24::float8[], $25::text[]) AS i (kind, layer, "
     "phase, type, "
     "parameters, calls, total_ns, share, windows, busy_ns, idle_share, busy_reason, least_ns, "
-    "bound, bound_likely) "
+    "bound, bound_likely, memory_peak, memory_live, step_stderr, step_freedom, busy_stderr, "
+    "busy_freedom, whole_reason) "
     "WHERE " STANDS;
 
 static const char estimates_sql[] =
@@ -173,12 +181,23 @@ INT_GETTER(get_total, pp_estimates_item, total_ns)
 INT_GETTER(get_item_windows, pp_estimates_item, windows)
 INT_GETTER(get_busy, pp_estimates_item, busy_ns)
 INT_GETTER(get_least, pp_estimates_item, least_ns)
+INT_GETTER(get_memory_peak, pp_estimates_item, memory_peak)
+INT_GETTER(get_memory_live, pp_estimates_item, memory_live)
 FLOAT_GETTER(get_share, pp_estimates_item, share)
 FLOAT_GETTER(get_idle_share, pp_estimates_item, idle_share)
+FLOAT_GETTER(get_step_stderr, pp_estimates_item, step_error.standard_error)
+FLOAT_GETTER(get_step_freedom, pp_estimates_item, step_error.freedom)
+FLOAT_GETTER(get_busy_stderr, pp_estimates_item, busy_error.standard_error)
+FLOAT_GETTER(get_busy_freedom, pp_estimates_item, busy_error.freedom)
 
 static const char *get_busy_reason(const void *p)
 {
     return ((const pp_estimates_item *)p)->busy_reason;
+}
+
+static const char *get_whole_reason(const void *p)
+{
+    return ((const pp_estimates_item *)p)->whole_reason;
 }
 
 static const char *get_bound(const void *p)
@@ -231,6 +250,10 @@ static void add_attribution(pp_statement *s, const pp_estimates *in, bool final)
     pp_sql_int8(s, in->last_step_ns);
     pp_sql_float8(s, in->n_sample_rows > 0 ? in->samples_error : (double)NAN);
     pp_sql_float8(s, in->n_sample_rows > 0 ? in->samples_spread : (double)NAN);
+    pp_sql_float8(s, finite_or_nan(in->step_error.standard_error));
+    pp_sql_float8(s, finite_or_nan(in->step_error.freedom));
+    pp_sql_float8(s, finite_or_nan(in->counted_error.standard_error));
+    pp_sql_float8(s, finite_or_nan(in->counted_error.freedom));
 }
 
 static void add_items(pp_statement *s, const pp_estimates *in)
@@ -251,6 +274,13 @@ static void add_items(pp_statement *s, const pp_estimates *in)
     pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_least);
     pp_sql_texts(s, in->items, in->n_items, size, get_bound);
     pp_sql_floats(s, in->items, in->n_items, size, get_bound_likely);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_memory_peak);
+    pp_sql_ints(s, PP_SQL_INT8_ARRAY, in->items, in->n_items, size, get_memory_live);
+    pp_sql_floats(s, in->items, in->n_items, size, get_step_stderr);
+    pp_sql_floats(s, in->items, in->n_items, size, get_step_freedom);
+    pp_sql_floats(s, in->items, in->n_items, size, get_busy_stderr);
+    pp_sql_floats(s, in->items, in->n_items, size, get_busy_freedom);
+    pp_sql_texts(s, in->items, in->n_items, size, get_whole_reason);
 }
 
 /* Of items by index, so that estimates and sample rows can name theirs. */

@@ -190,14 +190,23 @@ void pp_sql_strings(pp_statement *s, const pp_strings *strings)
     pp_sql_texts(s, strings->items, strings->count, sizeof(char *), get_string);
 }
 
-static int64_t take_int(const unsigned char *p, size_t width)
+int64_t pp_sql_read_int(const void *data, size_t n)
 {
+    const unsigned char *p = data;
     uint64_t value = 0;
-    for (size_t i = 0; i < width; i++)
+    for (size_t i = 0; i < n; i++)
         value = value << 8 | p[i];
-    if (width < 8 && (value >> (8 * width - 1)) != 0)
-        value |= UINT64_MAX << (8 * width);
+    if (n < 8 && (value >> (8 * n - 1)) != 0)
+        value |= UINT64_MAX << (8 * n);
     return (int64_t)value;
+}
+
+double pp_sql_read_float(const void *data)
+{
+    const int64_t bits = pp_sql_read_int(data, 8);
+    double value = 0;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 int64_t pp_row_int(const PGresult *r, int row, int column, int64_t if_null)
@@ -205,17 +214,14 @@ int64_t pp_row_int(const PGresult *r, int row, int column, int64_t if_null)
     const int n = PQgetlength(r, row, column);
     if (PQgetisnull(r, row, column) || (n != 2 && n != 4 && n != 8))
         return if_null;
-    return take_int((const unsigned char *)PQgetvalue(r, row, column), (size_t)n);
+    return pp_sql_read_int(PQgetvalue(r, row, column), (size_t)n);
 }
 
 double pp_row_float(const PGresult *r, int row, int column)
 {
     if (PQgetisnull(r, row, column) || PQgetlength(r, row, column) != 8)
         return (double)NAN;
-    const int64_t bits = take_int((const unsigned char *)PQgetvalue(r, row, column), 8);
-    double value = 0;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
+    return pp_sql_read_float(PQgetvalue(r, row, column));
 }
 
 bool pp_row_bool(const PGresult *r, int row, int column)
@@ -235,21 +241,22 @@ int pp_row_array_open(const PGresult *r, int row, int column, pp_row_array *ret,
         return 0;
     const unsigned char *p = (const unsigned char *)PQgetvalue(r, row, column);
     const size_t n = (size_t)PQgetlength(r, row, column);
-    if (n >= 12 && take_int(p, 4) == 0)
+    if (n >= 12 && pp_sql_read_int(p, 4) == 0)
         return 0;
-    if (n < 20 || take_int(p, 4) != 1 || take_int(p + 4, 4) != 0 || take_int(p + 12, 4) < 0)
+    if (n < 20 || pp_sql_read_int(p, 4) != 1 || pp_sql_read_int(p + 4, 4) != 0 ||
+        pp_sql_read_int(p + 12, 4) < 0)
         return pp_error_set(err, PP_ERR_INTERNAL, "column %s is no plain array",
                             PQfname(r, column));
-    *ret = (pp_row_array){.data = p + 20, .left = n - 20, .count = (size_t)take_int(p + 12, 4)};
+    *ret =
+        (pp_row_array){.data = p + 20, .left = n - 20, .count = (size_t)pp_sql_read_int(p + 12, 4)};
     return 0;
 }
 
-/* The next element's bytes, or NULL past the end. */
-static const unsigned char *next(pp_row_array *a, size_t *ret_n)
+const unsigned char *pp_row_array_next(pp_row_array *a, size_t *ret_n)
 {
     if (a->left < 4)
         return NULL;
-    const int64_t n = take_int(a->data, 4);
+    const int64_t n = pp_sql_read_int(a->data, 4);
     if (n < 0 || (size_t)n > a->left - 4)
         return NULL;
     const unsigned char *p = a->data + 4;
@@ -262,20 +269,15 @@ static const unsigned char *next(pp_row_array *a, size_t *ret_n)
 int64_t pp_row_array_int(pp_row_array *a)
 {
     size_t n = 0;
-    const unsigned char *p = next(a, &n);
-    return p && n <= 8 ? take_int(p, n) : 0;
+    const unsigned char *p = pp_row_array_next(a, &n);
+    return p && n <= 8 ? pp_sql_read_int(p, n) : 0;
 }
 
 double pp_row_array_float(pp_row_array *a)
 {
     size_t n = 0;
-    const unsigned char *p = next(a, &n);
-    double value = (double)NAN;
-    if (p && n == sizeof value) {
-        const int64_t bits = take_int(p, n);
-        memcpy(&value, &bits, sizeof value);
-    }
-    return value;
+    const unsigned char *p = pp_row_array_next(a, &n);
+    return p && n == 8 ? pp_sql_read_float(p) : (double)NAN;
 }
 
 int pp_row_strings(const PGresult *r, int row, int column, pp_strings *ret, pp_error *err)
@@ -285,7 +287,7 @@ int pp_row_strings(const PGresult *r, int row, int column, pp_strings *ret, pp_e
         return -1;
     for (size_t i = 0; i < a.count; i++) {
         size_t n = 0;
-        const unsigned char *p = next(&a, &n);
+        const unsigned char *p = pp_row_array_next(&a, &n);
         char *text = p ? strndup((const char *)p, n) : NULL;
         const int rc = text ? pp_strings_add(ret, text, err) : pp_error_nomem(err);
         free(text);

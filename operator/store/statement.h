@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PP_SQL_MAX_PARAMS = 96, PP_SQL_MAX_ARRAY = 4000000 };
+enum { PP_SQL_MAX_PARAMS = 104, PP_SQL_MAX_ARRAY = 4000000 };
 
 /** Types of parameters, as in pg_type. */
 typedef enum pp_sql_type {
@@ -61,6 +61,10 @@ void pp_sql_texts(pp_statement *s, const void *base, size_t n, size_t stride,
                   const char *(*get)(const void *element)); /**< NULL: NULL */
 void pp_sql_strings(pp_statement *s, const pp_strings *strings);
 
+/* Reading a binary value of so many bytes: an integer of 2, 4 or 8, a number of 8. */
+int64_t pp_sql_read_int(const void *data, size_t n);
+double pp_sql_read_float(const void *data);
+
 /* Reading a binary row; the column must have that type (a NULL reads as the default given). */
 int64_t pp_row_int(const PGresult *r, int row, int column, int64_t if_null);
 double pp_row_float(const PGresult *r, int row, int column); /**< NULL: NaN */
@@ -76,6 +80,8 @@ typedef struct pp_row_array {
 
 /** -1 where the value is no such array; NULL gives an empty one. */
 int pp_row_array_open(const PGresult *r, int row, int column, pp_row_array *ret, pp_error *err);
+/** The next element's bytes, *ret_n of them, borrowed; NULL past the end, or where it is NULL. */
+const unsigned char *pp_row_array_next(pp_row_array *a, size_t *ret_n);
 /** The next integer of 2, 4 or 8 bytes; 0 past the end. */
 int64_t pp_row_array_int(pp_row_array *a);
 /** The next number of 8 bytes; NaN past the end. */

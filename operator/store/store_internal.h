@@ -8,6 +8,10 @@
 /** Numbers in process.chip, in pp_chip's order. */
 enum { PP_STORE_CHIP = 5 };
 
+/** A row's array of these, as process.chip has them; NULL, a row of an older program, leaves `ret`.
+ */
+int pp_store_take_chip(const PGresult *r, int row, int column, pp_chip *ret, pp_error *err);
+
 /** Which connection: what the ingest waits for, or what is large or slow. */
 typedef enum pp_lane { PP_LANE_INGEST, PP_LANE_BULK, PP_LANES } pp_lane;
 

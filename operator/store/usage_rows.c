@@ -1,6 +1,7 @@
 #include "operator/store/usage_rows.h"
 
 #include "common/cleanup.h"
+#include "operator/store/store_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -66,6 +67,32 @@ int pp_usage_rows_take_models(pp_usage *u, const PGresult *r, int row, int at, p
     return rc;
 }
 
+/* ---- the GPU ---- */
+
+static int64_t number_of(const void *number)
+{
+    return *(const int64_t *)number;
+}
+
+void pp_usage_rows_gpu(pp_statement *s, const pp_usage_gpu *gpu)
+{
+    const pp_chip *c = &gpu->chip;
+    const int64_t numbers[PP_STORE_CHIP] = {c->capability, c->multiprocessors, c->sm_khz,
+                                            c->memory_khz, c->memory_bits};
+    pp_sql_text(s, *gpu->model ? gpu->model : NULL);
+    if (c->capability > 0)
+        pp_sql_ints(s, PP_SQL_INT8_ARRAY, numbers, PP_STORE_CHIP, sizeof *numbers, number_of);
+    else
+        pp_sql_null(s, PP_SQL_INT8_ARRAY);
+}
+
+int pp_usage_rows_take_gpu(pp_usage_gpu *gpu, const PGresult *r, int row, int at, pp_error *err)
+{
+    const char *model = pp_row_text(r, row, at);
+    (void)snprintf(gpu->model, sizeof gpu->model, "%s", model ? model : "");
+    return pp_store_take_chip(r, row, at + 1, &gpu->chip, err);
+}
+
 /* ---- metrics ---- */
 
 static const char *metric_name(const void *p)
@@ -95,6 +122,9 @@ METRIC_GETTER(metric_p50_error, p50.standard_error)
 METRIC_GETTER(metric_p95, p95.value)
 METRIC_GETTER(metric_p95_error, p95.standard_error)
 METRIC_GETTER(metric_most, most.value)
+METRIC_GETTER(metric_achieved, achieved.value)
+METRIC_GETTER(metric_achieved_error, achieved.standard_error)
+METRIC_GETTER(metric_peak, peak)
 
 static double get_double(const void *p)
 {
@@ -118,6 +148,9 @@ int pp_usage_rows_metrics(pp_statement *s, const pp_usage *u, pp_error *err)
     pp_sql_floats(s, u->metrics, n, size, metric_p95);
     pp_sql_floats(s, u->metrics, n, size, metric_p95_error);
     pp_sql_floats(s, u->metrics, n, size, metric_most);
+    pp_sql_floats(s, u->metrics, n, size, metric_achieved);
+    pp_sql_floats(s, u->metrics, n, size, metric_achieved_error);
+    pp_sql_floats(s, u->metrics, n, size, metric_peak);
     pp_sql_ints(s, PP_SQL_INT2_ARRAY, u->metrics, n, size, metric_has_profile);
     pp_sql_floats(s, profiles, n * PP_USAGE_BINS, sizeof *profiles, get_double);
     return 0;
@@ -148,9 +181,11 @@ int pp_usage_rows_take_metric(pp_usage *u, const PGresult *r, int row, int at, p
                            .mean = figure_at(r, row, at + 2),
                            .p50 = figure_at(r, row, at + 4),
                            .p95 = figure_at(r, row, at + 6),
-                           .most = {most, isfinite(most) ? 0 : (double)NAN}};
+                           .most = {most, isfinite(most) ? 0 : (double)NAN},
+                           .achieved = figure_at(r, row, at + 9),
+                           .peak = pp_row_float(r, row, at + 11)};
     pp_row_array profile;
-    if (pp_row_array_open(r, row, at + 9, &profile, err) < 0)
+    if (pp_row_array_open(r, row, at + 12, &profile, err) < 0)
         return -1;
     m->has_profile = profile.count == PP_USAGE_BINS;
     for (size_t i = 0; m->has_profile && i < PP_USAGE_BINS; i++)
@@ -162,7 +197,7 @@ int pp_usage_rows_take_metric(pp_usage *u, const PGresult *r, int row, int at, p
 
 typedef struct share {
     const char *kind, *name;
-    pp_figure of;
+    pp_figure of, rate;
 } share;
 
 static const char *share_kind(const void *p)
@@ -185,8 +220,19 @@ static double share_error(const void *p)
     return known(((const share *)p)->of.standard_error);
 }
 
+static double share_rate(const void *p)
+{
+    return known(((const share *)p)->rate.value);
+}
+
+static double share_rate_error(const void *p)
+{
+    return known(((const share *)p)->rate.standard_error);
+}
+
 int pp_usage_rows_shares(pp_statement *s, const pp_usage *u, pp_error *err)
 {
+    static const pp_figure unknown = PP_UNKNOWN;
     const size_t most = PP_BOUND_COUNT + u->n_types;
     PP_CLEANUP_FREE share *all = calloc(most + 1, sizeof *all);
     if (!all)
@@ -194,14 +240,17 @@ int pp_usage_rows_shares(pp_statement *s, const pp_usage *u, pp_error *err)
     size_t n = 0;
     for (int k = 0; k < PP_BOUND_COUNT; k++)
         if (u->bounds[k].value > 0)
-            all[n++] = (share){"bound", pp_bound_name((pp_bound)k), u->bounds[k]};
+            all[n++] = (share){"bound", pp_bound_name((pp_bound)k), u->bounds[k],
+                               k < PP_BOUND_UNITS ? u->rates[k] : unknown};
     for (size_t i = 0; i < u->n_types; i++)
-        all[n++] =
-            (share){u->types[i].layer ? "layer" : "phase", u->types[i].name, u->types[i].share};
+        all[n++] = (share){u->types[i].layer ? "layer" : "phase", u->types[i].name,
+                           u->types[i].share, unknown};
     pp_sql_texts(s, all, n, sizeof *all, share_kind);
     pp_sql_texts(s, all, n, sizeof *all, share_name);
     pp_sql_floats(s, all, n, sizeof *all, share_value);
     pp_sql_floats(s, all, n, sizeof *all, share_error);
+    pp_sql_floats(s, all, n, sizeof *all, share_rate);
+    pp_sql_floats(s, all, n, sizeof *all, share_rate_error);
     return 0;
 }
 
@@ -211,8 +260,11 @@ int pp_usage_rows_take_share(pp_usage *u, const PGresult *r, int row, int at, pp
     const pp_figure of = figure_at(r, row, at + 2);
     if (strcmp(kind, "bound") == 0) {
         for (int k = 0; k < PP_BOUND_COUNT; k++)
-            if (strcmp(name, pp_bound_name((pp_bound)k)) == 0)
+            if (strcmp(name, pp_bound_name((pp_bound)k)) == 0) {
                 u->bounds[k] = of;
+                if (k < PP_BOUND_UNITS)
+                    u->rates[k] = figure_at(r, row, at + 4);
+            }
         return 0;
     }
     return u->n_types > PP_USAGE_TYPES
@@ -228,4 +280,6 @@ void pp_usage_rows_take_head(pp_usage *u, const PGresult *r, int row, int at)
     u->step_ns = figure_at(r, row, at + 3);
     u->step_sd_ns = pp_row_float(r, row, at + 5);
     u->idle = figure_at(r, row, at + 6);
+    for (int k = 0; k < PP_BOUND_UNITS; k++)
+        u->rates[k] = PP_UNKNOWN;
 }

@@ -210,39 +210,42 @@ static const char batch_sql[] =
     "  step_epoch, step_batch, layer, phase, step, start, duration, grid_start, grid_cell, "
     "  grid_cells, grid_layer, grid_phase, grid_busy, grid_calls, busy, step_gap, grid_kernels, "
     "  dwell, background, clock_shift_ns, counted_start, counted_duration, counted_steps, "
-    "  goes_on) "
+    "  goes_on, memory_steps, memory_layer, memory_phase, memory_peak, memory_left) "
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
     "$19, "
     "  $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $47, $48, $49, $51, $52, "
-    "  nullif($58::bigint, 0), $64, $65, $66, $67) "
+    "  nullif($58::bigint, 0), $64, $65, $66, $67, nullif($96::bigint, 0), $97, $98, $99, $100) "
     " ON CONFLICT DO NOTHING RETURNING 1), "
     "named AS ("
     " INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type, parameters, "
-    "  forward_left_out, backward_left_out) "
+    "  forward_left_out, backward_left_out, whole) "
     " SELECT $1, $2, $3, $5, l.layer, l.name, l.type, l.parameters, nullif(l.forward, 0), "
-    "  nullif(l.backward, 0) FROM new, unnest($30::integer[], $31::text[], $32::text[], "
-    "  $33::bigint[], $53::smallint[], $54::smallint[]) "
-    "  AS l (layer, name, type, parameters, forward, backward) "
+    "  nullif(l.backward, 0), nullif(l.whole, 0) FROM new, "
+    "  unnest($30::integer[], $31::text[], $32::text[], "
+    "  $33::bigint[], $53::smallint[], $54::smallint[], $102::smallint[]) "
+    "  AS l (layer, name, type, parameters, forward, backward, whole) "
     " ON CONFLICT DO NOTHING), "
     /* Of rows that were there before. Reasons come while a session runs, and few have any. */
     "left_out AS ("
     " UPDATE layer l SET "
     "  forward_left_out = greatest(l.forward_left_out, nullif(i.forward, 0)), "
-    "  backward_left_out = greatest(l.backward_left_out, nullif(i.backward, 0)) "
-    " FROM new, unnest($30::integer[], $53::smallint[], $54::smallint[]) "
-    "  AS i (layer, forward, backward) "
+    "  backward_left_out = greatest(l.backward_left_out, nullif(i.backward, 0)), "
+    "  whole = greatest(l.whole, nullif(i.whole, 0)) "
+    " FROM new, unnest($30::integer[], $53::smallint[], $54::smallint[], $102::smallint[]) "
+    "  AS i (layer, forward, backward, whole) "
     " WHERE l.session_uid = $1 AND l.pod_uid = $2 AND l.instance = $3 AND l.process = $5 "
     "  AND l.layer = i.layer AND (i.forward > coalesce(l.forward_left_out, 0) "
-    "   OR i.backward > coalesce(l.backward_left_out, 0))), "
+    "   OR i.backward > coalesce(l.backward_left_out, 0) "
+    "   OR i.whole > coalesce(l.whole, 0))), "
     "seen AS ("
     " INSERT INTO process AS p (session_uid, pod_uid, instance, process, rank, world_size, gpus, "
     "  python, torch, clock, model, events, steps, last_end_ns, open_stretch, kernels, isolated, "
     "  replays, paused_ns, replaying, chip, kernel_steps, wait_steps, copy_steps, model_digest, "
-    "  batch) "
+    "  batch, gpu_model) "
     " SELECT $1, $2, $3, $5, $34::integer, $35::integer, $36::text[], $37, $38, $39, $40, $10, "
     "$41, "
     "  $9, NOT $7, $50, $55, $56, $57, $51::bigint IS NOT NULL, "
-    "  nullif($63::bigint[], '{}'), $74, $85, $93, $94, $95 FROM new "
+    "  nullif($63::bigint[], '{}'), $74, $85, $93, $94, $95, $101 FROM new "
     " ON CONFLICT (session_uid, pod_uid, instance, process) DO UPDATE SET "
     "  rank = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.rank ELSE p.rank END, "
     "  world_size = CASE WHEN excluded.last_end_ns >= p.last_end_ns THEN excluded.world_size "
@@ -265,6 +268,7 @@ static const char batch_sql[] =
     "  events = p.events + excluded.events, steps = p.steps + excluded.steps, "
     "  last_end_ns = greatest(p.last_end_ns, excluded.last_end_ns), "
     "  chip = coalesce(excluded.chip, p.chip), "
+    "  gpu_model = coalesce(excluded.gpu_model, p.gpu_model), "
     "  kernel_steps = p.kernel_steps + excluded.kernel_steps, "
     "  wait_steps = p.wait_steps + excluded.wait_steps, "
     "  copy_steps = p.copy_steps + excluded.copy_steps, "
@@ -383,11 +387,16 @@ GETTER(copy_layer, pp_wire_copy, layer)
 GETTER(copy_count, pp_wire_copy, count)
 GETTER(copy_bytes, pp_wire_copy, bytes)
 GETTER(copy_duration, pp_wire_copy, duration)
+GETTER(memory_layer, pp_wire_memory_row, layer)
+GETTER(memory_phase, pp_wire_memory_row, phase)
+GETTER(memory_peak, pp_wire_memory_row, peak)
+GETTER(memory_left, pp_wire_memory_row, left)
 GETTER(pm_kernels, pp_wire_pm_row, kernels)
 GETTER(layer_id, pp_wire_layer, id)
 GETTER(layer_parameters, pp_wire_layer, parameters)
 GETTER(layer_forward_skip, pp_wire_layer, forward_skip)
 GETTER(layer_backward_skip, pp_wire_layer, backward_skip)
+GETTER(layer_whole, pp_wire_layer, whole)
 
 static const char *layer_name(const void *p)
 {
@@ -692,6 +701,27 @@ static void add_model(pp_statement *s, const pp_wire_process *p)
     pp_sql_text(s, p->batch ? p->batch : "");
 }
 
+/* $96 to $100; NULL: none */
+static void add_memory(pp_statement *s, const pp_wire_batch *b)
+{
+    static const struct {
+        pp_sql_type type;
+        int64_t (*get)(const void *row);
+    } columns[] = {{PP_SQL_INT4_ARRAY, memory_layer},
+                   {PP_SQL_INT2_ARRAY, memory_phase},
+                   {PP_SQL_INT8_ARRAY, memory_peak},
+                   {PP_SQL_INT8_ARRAY, memory_left}};
+    const pp_wire_memory_row *rows = b->memory.rows;
+    const size_t n = b->capture.dwell ? 0 : b->memory.count;
+    pp_sql_int8(s, b->capture.dwell ? 0 : b->memory.steps);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        if (n)
+            pp_sql_ints(s, columns[i].type, rows, n, sizeof *rows, columns[i].get);
+        else
+            pp_sql_null(s, columns[i].type);
+    }
+}
+
 /* One of the values that all rows have beside each other. */
 typedef struct pm_value {
     int64_t mean, error;
@@ -884,6 +914,11 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     add_waits(s, b);
     add_copies(s, b);
     add_model(s, &b->process);
+    add_memory(s, b);
+    pp_sql_text(s, b->process.gpu_model && *b->process.gpu_model ? b->process.gpu_model
+                                                                 : NULL); /* $101 */
+    pp_sql_ints(s, PP_SQL_INT2_ARRAY, b->layers, b->layer_count, sizeof *b->layers,
+                layer_whole); /* $102 */
 }
 
 static int batch_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

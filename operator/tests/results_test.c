@@ -479,6 +479,35 @@ static void test_layers(void **state)
     reply_free(&r);
 }
 
+/* Of a metric that a later release has written, all is told but what this one would have to know.
+ */
+static void test_a_metric_of_a_later_release(void **state)
+{
+    world *w = *state;
+    test_database_execute(
+        &w->database,
+        "INSERT INTO estimate (session_uid, pod_uid, gpu_uuid, kind, layer, phase, metric, mean, "
+        " windows, method, source, group_name, group_mean, basis) SELECT 's-new', 'p-0', 'GPU-a', "
+        " 'layer', 'l0009', 'forward', m, 0.25, 3, 'regression', 'prometheus', '', 1.0 / 3, 'busy' "
+        " FROM unnest('{later,power,sm_active}'::text[]) m");
+    reply r = ask(w, S1 "/layers");
+    const json_t *metrics = json_object_get(json_array_get(items_of(&r), 9), "metrics");
+    assert_int_equal(json_object_size(metrics), 3);
+    const json_t *later = json_object_get(metrics, "later");
+    const json_t *power = json_object_get(metrics, "power");
+    assert_true(json_is_null(json_object_get(later, "unit")));
+    assert_true(json_is_null(json_object_get(later, "amount_unit")));
+    assert_string_equal(text_of(power, "unit"),
+                        cell(w, "SELECT unit FROM metric WHERE name = 'power'"));
+    assert_string_equal(text_of(power, "amount_unit"),
+                        cell(w, "SELECT per_step FROM metric WHERE name = 'power'"));
+    assert_true(json_is_null(json_object_get(power, "peak_unit")));
+    assert_true(number_of(later, "elapsed_mean") == 0.25 * (1 - 1.0 / 3));
+    assert_true(number_of(later, "group_mean") == 1.0 / 3);
+    assert_string_equal(text_of(later, "group_name"), "");
+    reply_free(&r);
+}
+
 /* Every row once, in pages of any size, and all of one session. */
 static void page_through(world *w, const char *what, int limit, size_t expected)
 {
@@ -1063,6 +1092,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_session, setup, teardown),
         cmocka_unit_test_setup_teardown(test_layers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_metric_of_a_later_release, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pages_that_end_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_page_keeps_its_session, setup, teardown),

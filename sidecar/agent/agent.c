@@ -5,6 +5,7 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/time.h"
+#include "common/volume.h"
 #include "common/wire.h"
 #include "sidecar/agent/events.h"
 #include "sidecar/agent/events_server.h"
@@ -743,6 +744,7 @@ static int start(agent *a, pp_error *err)
         return -1;
     pp_retry_init(&a->attempts, 0);
     a->idle_exit.quiet_since = pp_time_monotonic();
+    _Static_assert(2 * PP_OUTBOX_SPOOLED <= PP_VOLUME_SPOOL << 20, "no pod is evicted for batches");
     a->outbox = pp_outbox_new(PP_OUTBOX_BYTES, PP_OUTBOX_SPOOLED, on_gone, a);
     a->trainers = pp_trainers_new(o->ring_directory);
     a->spool = o->dump ? NULL : pp_spool_new(o->spool_directory);

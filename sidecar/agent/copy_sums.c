@@ -1,5 +1,7 @@
 #include "sidecar/agent/copy_sums.h"
 
+#include "sidecar/agent/sum_part.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -146,38 +148,21 @@ static int compare_rows(const row *a, const row *b)
 {
     const uint32_t x[] = {a->key.layer, a->key.phase, a->key.type, a->key.memory};
     const uint32_t y[] = {b->key.layer, b->key.phase, b->key.type, b->key.memory};
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
-}
-
-/* Bytes of text that a row takes at most, with the layer that it is the first to name. */
-static size_t text_of(const row *r, const row *before)
-{
-    enum { ROW = 100, LAYER = 2 * (PP_RING_NAME + PP_RING_TYPE) + 128 };
-    return ROW + (!before || before->key.layer != r->key.layer ? LAYER : 0);
+    return pp_sum_compare(x, y, sizeof x / sizeof *x);
 }
 
 int pp_copy_sums_copy(pp_copy_sums *s, size_t room, size_t *at, pp_wire_copies *ret, pp_error *err)
 {
-    size_t i = 0;
-    const row *before = NULL;
+    enum { ROW = 100 };
+    pp_sum_part part = {.room = room, .from = *at, .rows = PP_WIRE_MAX_COPIES};
     *ret = (pp_wire_copies){.steps = *at == 0 && s->any ? s->steps : 0};
     ret->rows = calloc(HASH_COUNT(s->rows) + 1, sizeof *ret->rows);
     if (!ret->rows)
         return pp_error_nomem(err);
     HASH_SRT(hh, s->rows, compare_rows);
-    for (const row *r = s->rows; r; r = r->hh.next, i++) {
-        if (i < *at || r->all.count == 0)
+    for (const row *r = s->rows; r && !part.full; r = r->hh.next) {
+        if (!pp_sum_part_takes(&part, r->all.count > 0, r->key.layer, ROW))
             continue;
-        const size_t bytes = text_of(r, before);
-        if (bytes > room || ret->count == PP_WIRE_MAX_COPIES) {
-            *at = i;
-            return 0;
-        }
-        room -= bytes;
-        before = r;
         ret->rows[ret->count++] = (pp_wire_copy){.layer = r->key.layer,
                                                  .phase = (pp_wire_phase)r->key.phase,
                                                  .type = r->key.type,
@@ -186,6 +171,6 @@ int pp_copy_sums_copy(pp_copy_sums *s, size_t room, size_t *at, pp_wire_copies *
                                                  .bytes = r->all.bytes,
                                                  .duration = r->all.ns};
     }
-    *at = SIZE_MAX;
+    *at = pp_sum_part_end(&part);
     return 0;
 }

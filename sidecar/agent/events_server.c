@@ -325,8 +325,9 @@ static int listen_on(pp_events_server *server, uv_loop_t *loop, int port, pp_err
         .protocols = server->protocols,
         .keepalive_timeout = IDLE_S,
         .timeout_secs = BODY_S,
-        .options =
-            LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND | LWS_SERVER_OPTION_DISABLE_OS_CA_CERTS,
+        .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
+                   LWS_SERVER_OPTION_DISABLE_OS_CA_CERTS |
+                   LWS_SERVER_OPTION_DISABLE_IPV6, /* else it takes no notice of the address */
         .user = server,
     };
     if (!lws_create_vhost(server->context, &vhost))

@@ -2,6 +2,7 @@
 
 #include "common/array.h"
 #include "common/cleanup.h"
+#include "sidecar/agent/sum_part.h"
 #include "sidecar/agent/text.h"
 
 #include <setjmp.h>
@@ -221,10 +222,7 @@ static int compare_rows(const row *a, const row *b)
 {
     const uint32_t x[] = {a->key.layer, a->key.phase, a->key.name};
     const uint32_t y[] = {b->key.layer, b->key.phase, b->key.name};
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
+    return pp_sum_compare(x, y, sizeof x / sizeof *x);
 }
 
 /* The place of a name among those that are told; adds it. `places`: by number, one more than that.
@@ -241,35 +239,22 @@ static int place_of(const pp_kernel_sums *s, uint32_t number, size_t *places, pp
     return 0;
 }
 
-/* Bytes of text that a row takes at most, with what it is the first to name. */
-static size_t text_of(const pp_kernel_sums *s, const row *r, const row *before,
-                      const size_t *places)
+/* Bytes of text that a row takes at most, with the name that it is the first to have. */
+static size_t text_of(const pp_kernel_sums *s, const row *r, const size_t *places)
 {
     enum { ROW = 80 };
-    size_t bytes = ROW;
-    if (!before || before->key.layer != r->key.layer)
-        bytes += PP_KERNEL_SUMS_LAYER_TEXT;
-    if (r->key.name && places[r->key.name] == 0)
-        bytes += 2 * strlen(s->names[r->key.name - 1]); /* a quote takes two */
-    return bytes;
+    const bool named = r->key.name == 0 || places[r->key.name] > 0;
+    return named ? ROW : ROW + 2 * strlen(s->names[r->key.name - 1]); /* a quote takes two */
 }
 
 static int copy_rows(pp_kernel_sums *s, size_t *places, size_t room, size_t *at,
                      pp_wire_kernels *ret, pp_error *err)
 {
-    size_t i = 0;
-    const row *before = NULL;
+    pp_sum_part part = {.room = room, .from = *at, .rows = PP_WIRE_MAX_KERNELS};
     HASH_SRT(hh, s->rows, compare_rows);
-    for (const row *r = s->rows; r; r = r->hh.next, i++) {
-        if (r->count == 0 || i < *at)
+    for (const row *r = s->rows; r && !part.full; r = r->hh.next) {
+        if (!pp_sum_part_takes(&part, r->count > 0, r->key.layer, text_of(s, r, places)))
             continue;
-        const size_t bytes = text_of(s, r, before, places);
-        if (bytes > room || ret->count == PP_WIRE_MAX_KERNELS) {
-            *at = i;
-            return 0;
-        }
-        room -= bytes;
-        before = r;
         pp_wire_kernel *to = &ret->rows[ret->count];
         *to = (pp_wire_kernel){.layer = r->key.layer,
                                .phase = (pp_wire_phase)r->key.phase,
@@ -280,7 +265,7 @@ static int copy_rows(pp_kernel_sums *s, size_t *places, size_t room, size_t *at,
             return -1;
         ret->count++;
     }
-    *at = SIZE_MAX;
+    *at = pp_sum_part_end(&part);
     return 0;
 }
 

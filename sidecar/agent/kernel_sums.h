@@ -31,9 +31,6 @@ void pp_kernel_sums_add(pp_kernel_sums *sums, const pp_kernels_placed *kernel);
 /** The step came: its kernels count, or are forgotten. */
 void pp_kernel_sums_step(pp_kernel_sums *sums, bool counts);
 
-/** Bytes that a layer takes of a batch's text at most: a quote in its name takes two. */
-#define PP_KERNEL_SUMS_LAYER_TEXT (2 * (PP_RING_NAME + PP_RING_TYPE) + 128)
-
 /** Rows at most: with more, nothing of a capture is told. */
 #define PP_KERNEL_SUMS_MAX 65536
 

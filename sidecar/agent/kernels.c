@@ -21,10 +21,24 @@ typedef struct item {
 /* A piece on its way to GPU time. */
 typedef struct span {
     pp_piece piece;     /* in GPU time once the sweep has passed it */
+    size_t at;          /* its place in the step; SIZE_MAX: a kernel made it */
     int64_t host_start; /* ns */
     int64_t host_end;
     int64_t busy_until;
+    struct span *inside; /* of a region's: the piece of a layer in it that ran last, in `run`; NULL:
+                            it was the region itself */
+    uint32_t run;
 } span;
+
+/* One of the process, by CUDA's number. */
+typedef struct gpu {
+    bool seen;       /* a kernel of it was, in this capture */
+    bool running;    /* a START was handed out */
+    bool stop_due;   /* and is to be ended by a STOP before anything else */
+    int64_t end;     /* of the step that was handed out last */
+    int64_t cursor;  /* its time line: end of all work launched so far, collectives apart */
+    int64_t covered; /* the latest end of any kernel */
+} gpu;
 
 struct pp_kernels {
     pp_kernel *kernels; /* from `head` on; sorted by launch where `sorted` */
@@ -41,17 +55,36 @@ struct pp_kernels {
     item *items; /* a circle of PP_KERNELS_MAX_STEPS */
     size_t first, items_count, pieces;
 
+    pp_graphs *graphs;                                    /* NULL: there are none */
     void (*watch)(void *user, const pp_kernels_placed *); /* NULL: nobody */
     void *watch_user;
 
     /* The capture as it is handed out. */
-    bool running;    /* a START was handed out */
-    bool stop_due;   /* and is to be ended by a STOP before anything else */
-    bool fresh;      /* the next step only sets the time line */
-    int64_t cursor;  /* the GPU's time line: end of all work launched so far, collectives apart */
-    int64_t covered; /* the latest end of any kernel */
+    bool on;      /* steps count: the first of each GPU sets its time line */
+    bool in_item; /* the first item is being handed out: to the GPUs from `next` on */
+    bool whole;   /* it is a step, with `launched` kernels */
+    bool told;    /* to a GPU before */
+    unsigned next;
+    size_t launched;
+    gpu gpus[PP_RING_DEVICES];
+    unsigned seen;                    /* of these, how many */
+    bool assumed;                     /* the first is, while none ran anything */
+    uint8_t home[PP_RING_LAYERS + 1]; /* of each layer the GPU on which it ran last ... */
+    bool at_home[PP_RING_LAYERS + 1]; /* ... where it did, in this capture */
 
-    /* The step that is being turned. */
+    /* The step that is being turned, for one GPU. */
+    gpu *of;
+    pp_kernel *own;           /* its kernels */
+    pp_graphs_kernel *inside; /* whose each of them is, where graphs ran */
+    size_t own_capacity, inside_capacity;
+    struct {
+        span *last; /* the latest piece of this layer inside of a region ... */
+        uint32_t run;
+    } parts[PP_RING_LAYERS + 1]; /* ... of the step and GPU */
+    uint16_t *ran;               /* by piece: GPUs on which kernels of it ran, as bits */
+    bool *kept;                  /* by piece: it is this GPU's */
+    bool *ends;                  /* by piece: its call goes on where it is not this GPU's */
+    size_t ran_capacity, kept_capacity, ends_capacity;
     span *spans;
     size_t span_count, span_capacity;
     pp_step step;
@@ -70,19 +103,28 @@ pp_kernels *pp_kernels_new(void)
     return k;
 }
 
+static void free_parts(pp_step *step)
+{
+    free(step->pieces);
+    free(step->waits);
+    free(step->runs);
+}
+
 void pp_kernels_free(pp_kernels *k)
 {
     if (!k)
         return;
-    for (size_t i = 0; i < PP_KERNELS_MAX_STEPS; i++) {
-        free(k->items[i].step.pieces);
-        free(k->items[i].step.waits);
-    }
+    for (size_t i = 0; i < PP_KERNELS_MAX_STEPS; i++)
+        free_parts(&k->items[i].step);
     free(k->items);
     free(k->kernels);
+    free(k->own);
+    free(k->inside);
+    free(k->ran);
+    free(k->kept);
+    free(k->ends);
     free(k->spans);
-    free(k->step.pieces);
-    free(k->step.waits);
+    free_parts(&k->step);
     free(k);
 }
 
@@ -101,6 +143,11 @@ void pp_kernels_watch(pp_kernels *k, void (*watch)(void *user, const pp_kernels_
 {
     k->watch = watch;
     k->watch_user = user;
+}
+
+void pp_kernels_use_graphs(pp_kernels *k, pp_graphs *graphs)
+{
+    k->graphs = graphs;
 }
 
 void pp_kernels_since(pp_kernels *k, int64_t since)
@@ -123,9 +170,8 @@ static int64_t later(int64_t a, int64_t b)
 static void drop_first_item(pp_kernels *k)
 {
     item *i = &k->items[k->first];
-    k->pieces -= i->step.count + i->step.wait_count;
-    free(i->step.pieces);
-    free(i->step.waits);
+    k->pieces -= i->step.count + i->step.wait_count + i->step.run_count;
+    free_parts(&i->step);
     *i = (item){0};
     k->first = (k->first + 1) % PP_KERNELS_MAX_STEPS;
     k->items_count--;
@@ -140,9 +186,13 @@ static void lose_until(pp_kernels *k, int64_t time)
         drop_first_item(k);
     }
     k->head = k->count = 0;
-    k->stop_due = k->stop_due || k->running;
-    k->running = false;
-    k->fresh = !stopped; /* else the hook starts the next one */
+    k->in_item = false;
+    for (int i = 0; i < PP_RING_DEVICES; i++) {
+        gpu *g = &k->gpus[i];
+        g->stop_due = g->stop_due || g->running;
+        g->running = false;
+    }
+    k->on = !stopped; /* else the hook starts the next one */
 }
 
 /* What was lost since the last word of it is of the time before. */
@@ -207,7 +257,9 @@ int pp_kernels_queue(pp_kernels *k, pp_pairing_event event, const pp_step *step,
 {
     const size_t count = event == PP_PAIRING_STEP ? step->count : 0;
     const size_t waits = event == PP_PAIRING_STEP ? step->wait_count : 0;
-    if (k->items_count == PP_KERNELS_MAX_STEPS || k->pieces + count + waits > PP_KERNELS_MAX_PIECES)
+    const size_t runs = event == PP_PAIRING_STEP ? step->run_count : 0;
+    if (k->items_count == PP_KERNELS_MAX_STEPS ||
+        k->pieces + count + waits + runs > PP_KERNELS_MAX_PIECES)
         lose_until(k, INT64_MAX);
     k->finished = false;
     item *i = &k->items[(k->first + k->items_count) % PP_KERNELS_MAX_STEPS];
@@ -216,14 +268,15 @@ int pp_kernels_queue(pp_kernels *k, pp_pairing_event event, const pp_step *step,
     i->step.wait_count = waits;
     i->step.pieces = copy_of(step->pieces, count * sizeof *step->pieces);
     i->step.waits = copy_of(step->waits, waits * sizeof *step->waits);
-    if ((count && !i->step.pieces) || (waits && !i->step.waits)) {
-        free(i->step.pieces);
-        free(i->step.waits);
+    i->step.run_count = runs;
+    i->step.runs = copy_of(step->runs, runs * sizeof *step->runs);
+    if ((count && !i->step.pieces) || (waits && !i->step.waits) || (runs && !i->step.runs)) {
+        free_parts(&i->step);
         *i = (item){0};
         return pp_error_nomem(err);
     }
     k->items_count++;
-    k->pieces += count + waits;
+    k->pieces += count + waits + runs;
     return 0;
 }
 
@@ -266,23 +319,26 @@ static int compare_ends(const void *a, const void *b)
 /* Pieces as spans, in order of their starts. */
 static int set_spans(pp_kernels *k, const pp_step *step, size_t kernels, pp_error *err)
 {
-    /* Each kernel may make a piece of its own, where it is a collective or outside of all. */
-    if (pp_array_reserve(&k->spans, &k->span_capacity, step->count + kernels, sizeof *k->spans,
+    /* Each kernel may make a piece of its own, where it is a collective or outside of all; or where
+     * it is of a layer inside of a region, whose piece it then cuts. */
+    if (pp_array_reserve(&k->spans, &k->span_capacity, step->count + 2 * kernels, sizeof *k->spans,
                          err) < 0)
         return -1;
     for (size_t i = 0; i < step->count; i++)
         k->spans[i] = (span){.piece = step->pieces[i],
+                             .at = i,
                              .host_start = step->pieces[i].start,
                              .host_end = step->pieces[i].end};
     k->span_count = step->count;
-    qsort(k->spans, k->span_count, sizeof *k->spans, compare_span_starts);
+    if (k->span_count > 1)
+        qsort(k->spans, k->span_count, sizeof *k->spans, compare_span_starts);
     return 0;
 }
 
 static span *add_span(pp_kernels *k, uint8_t phase, int64_t start)
 {
     span *s = &k->spans[k->span_count++];
-    *s = (span){.piece = {.start = start, .end = start, .phase = phase}};
+    *s = (span){.piece = {.start = start, .end = start, .phase = phase}, .at = SIZE_MAX};
     return s;
 }
 
@@ -301,9 +357,10 @@ static void run_in(span *s, const pp_kernel *kernel)
 typedef struct sweep {
     span *active[ACTIVE_MAX];
     int depth;
-    span *other;  /* of kernels outside all pieces; NULL: none is open */
-    size_t next;  /* span that begins next */
-    size_t count; /* spans that were pieces */
+    const uint64_t *engine; /* threads that ran backward */
+    span *other;            /* of kernels outside all pieces; NULL: none is open */
+    size_t next;            /* span that begins next */
+    size_t count;           /* spans that were pieces */
 } sweep;
 
 static void end_spans(pp_kernels *k, sweep *s, int64_t until)
@@ -312,7 +369,7 @@ static void end_spans(pp_kernels *k, sweep *s, int64_t until)
         span *a = s->active[i];
         if (a->host_end > until)
             continue;
-        a->piece.end = later(a->piece.end, later(a->host_end, k->cursor));
+        a->piece.end = later(a->piece.end, later(a->host_end, k->of->cursor));
         s->other = NULL;
         for (int j = i; j + 1 < s->depth; j++)
             s->active[j] = s->active[j + 1];
@@ -326,7 +383,7 @@ static void advance(pp_kernels *k, sweep *s, int64_t until)
     while (s->next < s->count && k->spans[s->next].host_start <= until) {
         span *b = &k->spans[s->next++];
         end_spans(k, s, b->host_start);
-        b->piece.start = b->piece.end = later(b->host_start, k->cursor);
+        b->piece.start = b->piece.end = later(b->host_start, k->of->cursor);
         b->piece.busy = 0;
         s->other = NULL;
         if (s->depth < ACTIVE_MAX)
@@ -335,22 +392,90 @@ static void advance(pp_kernels *k, sweep *s, int64_t until)
     end_spans(k, s, until);
 }
 
-static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
+/* Whether what runs in this thread may be a piece's. */
+static bool is_of(const sweep *s, const span *in, uint8_t thread)
+{
+    const uint8_t of = in->piece.thread;
+    if (thread == PP_THREAD_UNKNOWN || of == thread)
+        return true;
+    return of == PP_THREAD_UNKNOWN && (s->engine[thread / 64] >> thread % 64 & 1);
+}
+
+/* The innermost piece that is open where it was launched; NULL: none is. */
+static span *find_piece(pp_kernels *k, sweep *s, const pp_kernel *kernel)
+{
+    advance(k, s, kernel->launched);
+    for (int i = s->depth - 1; i >= 0; i--)
+        if (is_of(s, s->active[i], pp_kernel_thread(kernel)))
+            return s->active[i];
+    return NULL;
+}
+
+/* The piece of a region's that is over where a layer in it begins; nothing is left of no time. */
+static void cut_region(pp_kernels *k, const span *in, int64_t end)
+{
+    if (end <= in->piece.start && in->piece.busy == 0)
+        return;
+    span *head = add_span(k, in->piece.phase, in->piece.start);
+    head->piece = in->piece;
+    head->piece.end = later(in->piece.end, end);
+    head->piece.goes_on = true;
+}
+
+/* The piece of a layer inside of a region; a further one of the same run is the same call. */
+static span *piece_inside(pp_kernels *k, span *in, const pp_kernel *kernel,
+                          const pp_graphs_kernel *whose)
+{
+    if (in->inside && in->inside->piece.layer == whose->layer && in->run == whose->run)
+        return in->inside;
+    const bool follows = in->inside && in->run == whose->run;
+    const int64_t start = follows ? in->piece.start : later(kernel->launched, k->of->cursor);
+    cut_region(k, in, start);
+    span *s = add_span(k, in->piece.phase, later(start, in->piece.start));
+    s->piece.thread = in->piece.thread;
+    s->piece.layer = whose->layer;
+    if (k->parts[whose->layer].last && k->parts[whose->layer].run == whose->run)
+        k->parts[whose->layer].last->piece.goes_on = true;
+    k->parts[whose->layer].last = s;
+    k->parts[whose->layer].run = whose->run;
+    in->inside = s;
+    in->run = whose->run;
+    in->piece.busy = 0;
+    return s;
+}
+
+/* A kernel of a region runs, of a layer inside of it or of its own: where the region goes on is
+ * behind it. */
+static span *run_inside(pp_kernels *k, span *in, const pp_kernel *kernel,
+                        const pp_graphs_kernel *whose)
+{
+    if (!whose || whose->layer == 0) {
+        in->inside = NULL;
+        run_in(in, kernel);
+        return in;
+    }
+    span *s = piece_inside(k, in, kernel, whose);
+    run_in(s, kernel);
+    in->piece.start = in->piece.end = later(in->piece.start, s->piece.end);
+    return s;
+}
+
+static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel,
+                             const pp_graphs_kernel *whose)
 {
     static const pp_piece outside = {.phase = PP_MARK_OTHER};
-    span *in;
-    advance(k, s, kernel->launched);
+    span *in = find_piece(k, s, kernel);
     if (is_copy(kernel))
-        return s->depth ? &s->active[s->depth - 1]->piece : &outside;
+        return in ? &in->piece : &outside;
     if (kernel->flags & PP_KERNEL_COLLECTIVE) {
         in = add_span(k, PP_MARK_COMMUNICATION, kernel->start);
-    } else {
-        if (s->depth == 0 && !s->other)
-            s->other = add_span(k, PP_MARK_OTHER, later(kernel->launched, k->cursor));
-        in = s->depth ? s->active[s->depth - 1] : s->other;
-        k->cursor = later(k->cursor, kernel->start + kernel->duration);
+        run_in(in, kernel);
+        return &in->piece;
     }
-    run_in(in, kernel);
+    if (!in && !s->other)
+        s->other = add_span(k, PP_MARK_OTHER, later(kernel->launched, k->of->cursor));
+    in = run_inside(k, in ? in : s->other, kernel, whose);
+    k->of->cursor = later(k->of->cursor, kernel->start + kernel->duration);
     return &in->piece;
 }
 
@@ -358,7 +483,7 @@ static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel)
 static pp_kernels_placed copy_of_kernel(const pp_kernel *kernel)
 {
     const unsigned type = kernel->flags >> PP_KERNEL_COPY_SHIFT & PP_KERNEL_COPY_MASK;
-    const unsigned memory = kernel->flags >> PP_KERNEL_MEMORY_SHIFT & PP_KERNEL_COPY_MASK;
+    const unsigned memory = kernel->flags >> PP_KERNEL_MEMORY_SHIFT & PP_KERNEL_MEMORY_MASK;
     return (pp_kernels_placed){
         .copy = true,
         .type = (uint8_t)(type < PP_COPY_TYPES ? type : PP_COPY_OTHER),
@@ -371,10 +496,11 @@ static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, con
 {
     pp_kernels_placed placed = {.name = kernel->flags >> PP_KERNEL_NAME_SHIFT,
                                 .shape = kernel->shape};
-    if (!k->watch || !k->running)
+    if (!k->watch || !k->of->running)
         return;
     if (is_copy(kernel))
         placed = copy_of_kernel(kernel);
+    placed.gpu = (uint8_t)pp_kernel_device(kernel);
     placed.start = kernel->start;
     placed.end = kernel->start + kernel->duration;
     placed.step = step;
@@ -384,10 +510,10 @@ static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, con
 }
 
 /* The time of the step in which no kernel ran; sorts the kernels by start. */
-static int64_t gap_of(pp_kernels *k, pp_kernel *kernels, size_t n, int64_t start, int64_t end)
+static int64_t gap_of(gpu *g, pp_kernel *kernels, size_t n, int64_t start, int64_t end)
 {
     int64_t gap = 0;
-    int64_t at = later(start, k->covered);
+    int64_t at = later(start, g->covered);
     qsort(kernels, n, sizeof *kernels, compare_starts);
     for (size_t i = 0; i < n; i++) {
         if (is_copy(&kernels[i]))
@@ -396,8 +522,87 @@ static int64_t gap_of(pp_kernels *k, pp_kernel *kernels, size_t n, int64_t start
         gap += begin > at ? begin - at : 0;
         at = later(at, kernels[i].start + kernels[i].duration);
     }
-    k->covered = later(k->covered, at);
+    g->covered = later(g->covered, at);
     return gap + (end > at ? end - at : 0);
+}
+
+/* Whether a piece is this GPU's: kernels of it ran here, or nowhere, and this is its layer's. What
+ * is the step's is everybody's. */
+static bool is_kept(const pp_kernels *k, const pp_piece *p, unsigned ran)
+{
+    const unsigned own = (unsigned)(k->of - k->gpus);
+    unsigned home = 0;
+    if (ran)
+        return ran >> own & 1;
+    while (home < PP_RING_DEVICES && !k->gpus[home].seen)
+        home++;
+    return p->layer == 0 || own == (k->at_home[p->layer] ? k->home[p->layer] : home);
+}
+
+enum { CALLS = 64 };
+
+/* Calls that go on in later pieces. */
+typedef struct calls {
+    struct {
+        const pp_piece *of; /* the latest piece; NULL: no call is open */
+        size_t kept;        /* the latest that was kept; SIZE_MAX: none was */
+    } open[CALLS];
+} calls;
+
+static bool is_same_call(const pp_piece *a, const pp_piece *b)
+{
+    return a && a->layer == b->layer && a->phase == b->phase && a->thread == b->thread;
+}
+
+/* Its place, or that of a free one; CALLS: there are too many. */
+static size_t find_call(const calls *c, const pp_piece *p)
+{
+    size_t empty = CALLS;
+    for (size_t i = 0; i < CALLS; i++) {
+        if (is_same_call(c->open[i].of, p))
+            return i;
+        if (!c->open[i].of && empty == CALLS)
+            empty = i;
+    }
+    return empty;
+}
+
+/* Chooses this GPU's pieces of a step, which are in the order of their ends. A call whose last
+ * piece is another's ends here with the last of its own. */
+static void keep_pieces(pp_kernels *k, pp_step *step)
+{
+    calls c = {0};
+    for (size_t i = 0; i < step->count; i++) {
+        const pp_piece *p = &step->pieces[i];
+        k->ends[i] = false;
+        k->kept[i] = k->seen == 1 || is_kept(k, p, k->ran[i]);
+        if (k->seen == 1)
+            continue;
+        const size_t at = find_call(&c, p);
+        if (at == CALLS)
+            continue;
+        if (!c.open[at].of)
+            c.open[at].kept = SIZE_MAX;
+        c.open[at].of = p->goes_on ? p : NULL;
+        if (k->kept[i])
+            c.open[at].kept = i;
+        else if (!p->goes_on && c.open[at].kept != SIZE_MAX)
+            k->ends[c.open[at].kept] = true;
+    }
+}
+
+static void add_piece(pp_kernels *k, const span *s, int64_t end)
+{
+    pp_step *to = &k->step;
+    pp_piece p = s->piece;
+    if (s->at != SIZE_MAX && !k->kept[s->at])
+        return;
+    p.goes_on = p.goes_on && !(s->at != SIZE_MAX && k->ends[s->at]);
+    p.end = p.end > end ? end : p.end; /* a collective that goes on */
+    p.start = p.start < to->start ? to->start : p.start > p.end ? p.end : p.start;
+    p.end = later(p.start, p.end);
+    p.busy = p.busy > p.end - p.start ? p.end - p.start : p.busy;
+    to->pieces[to->count++] = p;
 }
 
 static int hand_over(pp_kernels *k, const pp_step *host, int64_t end, pp_error *err)
@@ -408,22 +613,16 @@ static int hand_over(pp_kernels *k, const pp_step *host, int64_t end, pp_error *
         return -1;
     to->number = host->number;
     to->at = host->at;
-    to->start = to->end;
-    to->end = end;
+    to->start = k->of->end;
+    to->end = k->of->end = end;
     to->epoch = host->epoch;
     to->batch = host->batch;
     to->kernels = host->kernels;
     to->dwell = host->dwell;
     to->background = host->background;
-    to->count = k->span_count;
-    for (size_t i = 0; i < k->span_count; i++) {
-        pp_piece p = k->spans[i].piece;
-        p.end = p.end > end ? end : p.end; /* a collective that goes on */
-        p.start = p.start < to->start ? to->start : p.start > p.end ? p.end : p.start;
-        p.end = later(p.start, p.end);
-        p.busy = p.busy > p.end - p.start ? p.end - p.start : p.busy;
-        to->pieces[i] = p;
-    }
+    to->count = 0;
+    for (size_t i = 0; i < k->span_count; i++)
+        add_piece(k, &k->spans[i], end);
     if (to->count > 1)
         qsort(to->pieces, to->count, sizeof *to->pieces, compare_ends);
     return 0;
@@ -432,7 +631,7 @@ static int hand_over(pp_kernels *k, const pp_step *host, int64_t end, pp_error *
 /* Kernels that wait and were launched before. */
 static size_t launched_before(pp_kernels *k, int64_t time)
 {
-    if (!k->sorted)
+    if (!k->sorted && k->count > k->head)
         qsort(k->kernels + k->head, k->count - k->head, sizeof *k->kernels, compare_launches);
     k->sorted = true;
     size_t n = 0;
@@ -441,20 +640,120 @@ static size_t launched_before(pp_kernels *k, int64_t time)
     return n;
 }
 
-static int turn(pp_kernels *k, const pp_step *host, pp_error *err)
+/* Room for what is known of each piece; and, of several GPUs, on which kernels of it ran. */
+static int find_gpus(pp_kernels *k, const pp_step *host, pp_error *err)
 {
-    size_t n = launched_before(k, host->end);
-    pp_kernel *kernels = k->kernels + k->head;
-    sweep s = {.count = host->count};
-    if (set_spans(k, host, n, err) < 0)
+    const pp_kernel *kernels = k->kernels + k->head;
+    sweep s = {.count = host->count, .engine = host->engine};
+    k->of = &k->gpus[0]; /* its time line is none of what is looked for */
+    if (pp_array_reserve(&k->ran, &k->ran_capacity, host->count + 1, sizeof *k->ran, err) < 0 ||
+        pp_array_reserve(&k->kept, &k->kept_capacity, host->count + 1, sizeof *k->kept, err) < 0 ||
+        pp_array_reserve(&k->ends, &k->ends_capacity, host->count + 1, sizeof *k->ends, err) < 0 ||
+        set_spans(k, host, 0, err) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        tell(k, host->number, &kernels[i], place(k, &s, &kernels[i]));
+    if (host->count > 0)
+        memset(k->ran, 0, host->count * sizeof *k->ran);
+    for (size_t i = 0; i < k->launched && k->seen > 1; i++) {
+        const bool counts = !is_copy(&kernels[i]) && !(kernels[i].flags & PP_KERNEL_COLLECTIVE);
+        const span *in = find_piece(k, &s, &kernels[i]);
+        if (!counts || !in)
+            continue;
+        const unsigned on = pp_kernel_device(&kernels[i]);
+        k->ran[in->at] |= (uint16_t)(1U << on);
+        k->home[in->piece.layer] = (uint8_t)on;
+        k->at_home[in->piece.layer] = true;
+    }
+    return 0;
+}
+
+static void see_gpu(pp_kernels *k, unsigned on)
+{
+    gpu *first = &k->gpus[0];
+    if (k->assumed && on != 0) {
+        first->stop_due = first->stop_due || first->running;
+        first->seen = first->running = false;
+        k->seen = 0;
+    }
+    k->assumed = false;
+    k->seen += !k->gpus[on].seen;
+    k->gpus[on].seen = true;
+}
+
+/* Which GPUs ran something; false: kernels of several cannot be told apart, since threads of theirs
+ * are not known. Where nothing ran at all the first is taken for the one. */
+static bool see_gpus(pp_kernels *k, int64_t since)
+{
+    bool unknown = false;
+    for (size_t i = 0; i < k->launched; i++) {
+        const pp_kernel *kernel = &k->kernels[k->head + i];
+        if (is_copy(kernel) || kernel->launched < since)
+            continue; /* what is left of a capture before says nothing of this one */
+        see_gpu(k, pp_kernel_device(kernel));
+        unknown = unknown || pp_kernel_thread(kernel) == PP_THREAD_UNKNOWN;
+    }
+    if (k->seen == 0) {
+        k->gpus[0].seen = k->assumed = true;
+        k->seen = 1;
+    }
+    return k->seen == 1 || !unknown;
+}
+
+static void forget_gpus(pp_kernels *k)
+{
+    for (int i = 0; i < PP_RING_DEVICES; i++)
+        k->gpus[i].seen = false;
+    k->seen = 0;
+    k->assumed = false;
+    memset(k->at_home, 0, sizeof k->at_home);
+}
+
+/* The kernels of a step that ran on this GPU, in the order of their launches; -1: memory is out. */
+static long take_own(pp_kernels *k, pp_error *err)
+{
+    const unsigned on = (unsigned)(k->of - k->gpus);
+    long n = 0;
+    if (pp_array_reserve(&k->own, &k->own_capacity, k->launched + 1, sizeof *k->own, err) < 0)
+        return -1;
+    for (size_t i = 0; i < k->launched; i++)
+        if (pp_kernel_device(&k->kernels[k->head + i]) == on)
+            k->own[n++] = k->kernels[k->head + i];
+    return n;
+}
+
+/* Whose each of the GPU's own kernels is, where compiled graphs ran. */
+static int find_inside(pp_kernels *k, const pp_step *host, size_t n, pp_error *err)
+{
+    sweep s = {.count = host->count, .engine = host->engine};
+    memset(k->parts, 0, sizeof k->parts);
+    if (pp_array_reserve(&k->inside, &k->inside_capacity, n + 1, sizeof *k->inside, err) < 0 ||
+        set_spans(k, host, 0, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const pp_kernel *kernel = &k->own[i];
+        const bool counts = !is_copy(kernel) && !(kernel->flags & PP_KERNEL_COLLECTIVE);
+        const span *in = counts ? find_piece(k, &s, kernel) : NULL;
+        k->inside[i] = (pp_graphs_kernel){.launched = kernel->launched,
+                                          .name = kernel->flags >> PP_KERNEL_NAME_SHIFT,
+                                          .in = in ? in->piece.layer : 0,
+                                          .thread = pp_kernel_thread(kernel)};
+    }
+    return pp_graphs_tell(k->graphs, host->runs, host->run_count, k->inside, n, err);
+}
+
+static int turn(pp_kernels *k, pp_step *host, pp_error *err)
+{
+    const long n = take_own(k, err);
+    const bool inside = k->graphs && host->run_count > 0;
+    sweep s = {.count = host->count, .engine = host->engine};
+    if (n < 0 || (inside && find_inside(k, host, (size_t)n, err) < 0) ||
+        set_spans(k, host, (size_t)n, err) < 0)
+        return -1;
+    keep_pieces(k, host);
+    for (long i = 0; i < n; i++)
+        tell(k, host->number, &k->own[i], place(k, &s, &k->own[i], inside ? &k->inside[i] : NULL));
     advance(k, &s, INT64_MAX);
-    int64_t end = later(host->end, k->cursor);
-    k->step.gap = gap_of(k, kernels, n, k->step.end, end);
-    k->head += n;
-    k->passed = host->end;
+    int64_t end = later(host->end, k->of->cursor);
+    k->step.gap = gap_of(k->of, k->own, (size_t)n, k->of->end, end);
     return hand_over(k, host, end, err);
 }
 
@@ -471,7 +770,7 @@ static bool ready(const pp_kernels *k, const item *i)
     return i->event != PP_PAIRING_STEP || k->finished || all_here(k, i);
 }
 
-/* Waits are the host's and stay as they are. */
+/* Waits are the host's and stay as they are: they go with one GPU. */
 static void take_waits(pp_kernels *k, pp_step *from)
 {
     free(k->step.waits);
@@ -482,52 +781,111 @@ static void take_waits(pp_kernels *k, pp_step *from)
     from->wait_count = 0;
 }
 
-static int step_event(pp_kernels *k, item *i, pp_error *err)
+/* The time line of one capture says nothing about another's. */
+static int end_gpu(gpu *g)
 {
-    if (i->step.start < k->since) {
-        k->fresh = true;
-        return PP_PAIRING_NONE;
-    }
-    if (turn(k, &i->step, err) < 0)
-        return -1;
-    take_waits(k, &i->step);
-    if (k->running)
-        return PP_PAIRING_STEP;
-    if (!k->fresh)
-        return PP_PAIRING_NONE;
-    k->fresh = false;
-    k->running = true;
-    return PP_PAIRING_START;
+    const bool was = g->running;
+    g->running = false;
+    g->cursor = g->covered = g->end = 0;
+    return was ? PP_PAIRING_STOP : PP_PAIRING_NONE;
 }
 
-/* The time line of one capture says nothing about another's. */
-static int end_capture(pp_kernels *k, bool fresh)
+/* The first item's event for one GPU. */
+static int gpu_event(pp_kernels *k, item *i, pp_error *err)
 {
-    bool was = k->running;
-    k->running = false;
-    k->fresh = fresh;
-    k->cursor = k->covered = k->step.end = 0;
-    return was ? PP_PAIRING_STOP : PP_PAIRING_NONE;
+    if (!k->whole)
+        return end_gpu(k->of);
+    if (!k->on || !k->of->seen)
+        return PP_PAIRING_NONE;
+    if (turn(k, &i->step, err) < 0)
+        return -1;
+    if (!k->of->running) {
+        k->of->running = true;
+        return PP_PAIRING_START;
+    }
+    take_waits(k, &i->step);
+    k->step.first = !k->told;
+    k->told = true;
+    return PP_PAIRING_STEP;
+}
+
+static int begin_item(pp_kernels *k, item *i, pp_error *err)
+{
+    k->in_item = true;
+    k->told = false;
+    k->next = 0;
+    k->step.at = i->step.at;
+    k->launched = 0;
+    k->whole = i->event == PP_PAIRING_STEP && all_here(k, i);
+    if (!k->whole) {
+        k->on = i->event == PP_PAIRING_START;
+        return 0;
+    }
+    if (i->step.start < k->since) {
+        k->on = true; /* the step after it may be the first */
+        k->next = PP_RING_DEVICES;
+        return 0;
+    }
+    k->launched = launched_before(k, i->step.end);
+    k->passed = i->step.end;
+    if (k->on && !see_gpus(k, i->step.start))
+        k->whole = k->on = false; /* the capture ends here */
+    return find_gpus(k, &i->step, err);
+}
+
+static void end_item(pp_kernels *k)
+{
+    if (!k->whole)
+        forget_gpus(k);
+    k->head += k->launched;
+    drop_first_item(k);
+    k->in_item = false;
+}
+
+/* Whether the first item is anything to a GPU that comes later. */
+static bool goes_on(const pp_kernels *k)
+{
+    for (unsigned i = k->next; i < PP_RING_DEVICES; i++)
+        if (k->whole ? k->on && k->gpus[i].seen : k->gpus[i].running)
+            return true;
+    return false;
+}
+
+/* What the first item is to each GPU in turn. */
+static int item_event(pp_kernels *k, pp_error *err)
+{
+    item *i = &k->items[k->first];
+    int event = PP_PAIRING_NONE;
+    if (!k->in_item && begin_item(k, i, err) < 0)
+        return -1;
+    while (event == PP_PAIRING_NONE && k->next < PP_RING_DEVICES) {
+        k->step.gpu = (uint8_t)k->next;
+        k->of = &k->gpus[k->next++];
+        event = gpu_event(k, i, err);
+    }
+    if (event >= 0 && !goes_on(k))
+        end_item(k);
+    return event;
+}
+
+/* A capture that was broken ends on each GPU that had one. */
+static int due_event(pp_kernels *k)
+{
+    for (unsigned i = 0; i < PP_RING_DEVICES; i++)
+        if (k->gpus[i].stop_due) {
+            k->gpus[i].stop_due = false;
+            k->step.gpu = (uint8_t)i;
+            return PP_PAIRING_STOP;
+        }
+    return PP_PAIRING_NONE;
 }
 
 int pp_kernels_next(pp_kernels *k, const pp_step **ret_step, pp_error *err)
 {
     *ret_step = &k->step;
-    if (k->stop_due) {
-        k->stop_due = false;
-        return PP_PAIRING_STOP;
-    }
-    while (k->items_count > 0) {
-        item *i = &k->items[k->first];
-        if (!ready(k, i))
-            break;
-        k->step.at = i->step.at;
-        int event = i->event == PP_PAIRING_STEP && all_here(k, i)
-                        ? step_event(k, i, err)
-                        : end_capture(k, i->event == PP_PAIRING_START);
-        drop_first_item(k);
-        if (event != PP_PAIRING_NONE)
-            return event;
-    }
-    return PP_PAIRING_NONE;
+    int event = due_event(k);
+    while (event == PP_PAIRING_NONE && k->items_count > 0 &&
+           (k->in_item || ready(k, &k->items[k->first])))
+        event = item_event(k, err);
+    return event;
 }

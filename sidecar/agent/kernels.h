@@ -3,13 +3,23 @@
  * (docs/timing.md). No I/O, no clock: what pairing found and what the ring has of kernels go in, in
  * any order among each other; steps whose kernels are all here come out, in order.
  *
- * A kernel belongs to the innermost piece that was open when it was launched. A piece reaches from
+ * A kernel belongs to the innermost piece that was open in its thread when it was launched; where
+ * the thread is not known, in any. A piece reaches from
  * where the GPU's time line arrives at its begin to where it leaves its end, as two events there
  * would have been stamped: not before the host came by, not before what was launched earlier ended.
  * Collectives run beside everything and are pieces of their own.
  *
+ * Kernels of a compiled region that work for a layer inside of it make pieces of that layer's, and
+ * cut the region's: from where the kernel before them in the same run of a graph ended, or, of the
+ * first, from its launch.
+ *
  * Copies and fills are no kernels: they have a place by their launch, and move no piece, busy time
  * or gap. One that comes after its step was told counts nowhere.
+ *
+ * Each GPU of the process has a time line of its own, and a capture on it: a step comes out once
+ * for each, with the pieces in which kernels ran there (docs/timing.md). One that runs its first
+ * kernel in the middle of a capture begins there. Kernels of several GPUs without their threads are
+ * a loss.
  *
  * The first step of a capture only sets the time line: what the GPU still had to do as the
  * recording began is not known.
@@ -32,6 +42,7 @@ void pp_kernels_free(pp_kernels *kernels);
 
 /** A kernel of a step that is handed out next, and the piece that it is in. */
 typedef struct pp_kernels_placed {
+    uint8_t gpu;   /**< CUDA's number of it */
     int64_t start; /**< ns, on the GPU */
     int64_t end;
     int64_t step; /**< number */
@@ -49,6 +60,9 @@ typedef struct pp_kernels_placed {
  * only, so these are all kernels of whole steps. In no order. */
 void pp_kernels_watch(pp_kernels *kernels, void (*watch)(void *user, const pp_kernels_placed *),
                       void *user);
+
+/** Layers inside of compiled regions are told by these, which stay the caller's (graphs.h). */
+void pp_kernels_use_graphs(pp_kernels *kernels, pp_graphs *graphs);
 
 /** Takes one kernel as the ring has it; an impossible one counts as a loss. */
 int pp_kernels_add(pp_kernels *kernels, const pp_kernel *kernel, pp_error *err);
@@ -73,7 +87,8 @@ bool pp_kernels_waiting(const pp_kernels *kernels);
 
 /**
  * The next event that is ready, or PP_PAIRING_NONE; -1 where memory is out. *ret_step is its step,
- * in GPU time and with busy times, valid until the next call.
+ * in the time of the GPU that it names, with busy times, valid until the next call. Each GPU has
+ * events of its own: START, STEP and STOP. Waits are in the first one's steps.
  */
 int pp_kernels_next(pp_kernels *kernels, const pp_step **ret_step, pp_error *err);
 

@@ -115,11 +115,17 @@ int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error 
     PP_CLEANUP_FREE pp_monitor *m = calloc(1, sizeof *m);
     if (!m)
         return pp_error_nomem(err);
-    if (!pp_sampler_path(ring, m->path, sizeof m->path))
+    if (!pp_sampler_path(ring, -1, m->path, sizeof m->path))
         return pp_error_set(err, PP_ERR_INVALID, "not the path of a ring: %s", ring);
     m->period = period;
     *ret = PP_TAKE(m);
     return 0;
+}
+
+void pp_monitor_aim(pp_monitor *m, const char *ring, int device)
+{
+    if (m->phase == AWAY)
+        (void)pp_sampler_path(ring, device, m->path, sizeof m->path);
 }
 
 const char *pp_monitor_why(const pp_monitor *m)
@@ -524,10 +530,10 @@ static void find(pp_monitor *m, const pp_monitor_input *in)
 }
 
 /* Whether there is leave to sample once more. What the sampler says it took cannot be negative. */
-static bool is_affordable(const pp_monitor *m, int64_t now)
+static bool is_affordable(const pp_monitor *m, int64_t now, unsigned parts)
 {
-    const int64_t sampler = pp_sampler_header(m->sampler)->cpu;
-    return m->work.cpu - CREDIT < (now - m->begun) / SHARE - (sampler > 0 ? sampler : 0);
+    const int64_t sampler = pp_sampler_header(m->sampler)->cpu, n = parts > 1 ? parts : 1;
+    return m->work.cpu - CREDIT / n < (now - m->begun) / (SHARE * n) - (sampler > 0 ? sampler : 0);
 }
 
 /* A host may be seconds ahead of its GPU: what a capture marks runs then, when the host may have
@@ -560,7 +566,7 @@ static int go_on(pp_monitor *m, const pp_monitor_input *in, pp_error *err)
             return ask(m, PP_SAMPLES_LEAVE, err);
         }
         if (h->state != PP_SAMPLES_RESTING || !in->wanted || in->now < m->not_before ||
-            (in->running && in->now < m->next_at) || !is_affordable(m, in->now))
+            (in->running && in->now < m->next_at) || !is_affordable(m, in->now, in->parts))
             return 0;
         return start(m, in->now, err);
     case STARTING:

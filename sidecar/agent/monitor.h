@@ -20,6 +20,9 @@ typedef struct pp_monitor pp_monitor;
 /** `ring`: path of the process's ring, beside which the sampler's file will be; `period`: ns
  * between samples that were asked for; the sampler may choose a longer one. */
 int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err);
+/** It is one of several GPUs of the process that have a sampler each: the one of this number in
+ * CUDA. Before any sampler was found. */
+void pp_monitor_aim(pp_monitor *monitor, const char *ring, int device);
 /** Waits for its thread. The sampler leaves, or rests until an agent after this one asks it. NULL
  * is allowed. */
 void pp_monitor_free(pp_monitor *monitor, bool leave);
@@ -27,6 +30,7 @@ void pp_monitor_free(pp_monitor *monitor, bool leave);
 typedef struct pp_monitor_input {
     int64_t now;      /**< ns, monotonic */
     int64_t realtime; /**< ns: CLOCK_REALTIME less that */
+    unsigned parts;   /**< GPUs of the process that are sampled: they share what it may take */
     bool wanted;      /**< a capture is about to begin, or runs; not one without kernels */
     bool running;     /**< it runs: kernels are recorded */
     bool over;        /**< no capture will come any more: the sampler may leave */

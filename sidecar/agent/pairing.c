@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = PP_OUTSIDE_THREADS, DEPTH = 64 };
+enum { THREADS = PP_OUTSIDE_THREADS, DEPTH = 64, LOOKS = 256 };
 
 /* Of times and steps: sums with an offset stay within int64_t. */
 #define NUMBER_MAX (INT64_MAX / 4)
@@ -30,7 +30,7 @@ struct pp_pairing {
     bool running;
     bool whole; /* step was handed out by the last event */
     pp_step step;
-    size_t capacity, wait_capacity;
+    size_t capacity, wait_capacity, level_capacity, run_capacity;
     uint64_t broken;
     thread threads[THREADS];
     pp_outside outside;
@@ -47,6 +47,8 @@ void pp_pairing_free(pp_pairing *p)
         return;
     free(p->step.pieces);
     free(p->step.waits);
+    free(p->step.levels);
+    free(p->step.runs);
     free(p);
 }
 
@@ -74,17 +76,24 @@ static void clear_threads(pp_pairing *p)
     pp_outside_clear(&p->outside);
 }
 
+static void empty(pp_step *step)
+{
+    step->count = step->wait_count = step->level_count = step->run_count = 0;
+}
+
 static int start(pp_pairing *p, const pp_mark *mark)
 {
     p->running = true;
     p->whole = false;
     p->step.number = mark->value;
     p->step.start = p->step.end = mark->time;
-    p->step.count = p->step.wait_count = 0;
+    empty(&p->step);
     p->step.gap = -1;
     p->step.kernels = mark->flags & PP_MARK_KERNELS;
     p->step.dwell = mark->flags & PP_MARK_DWELL ? mark->value : 0;
     p->step.background = mark->flags & PP_MARK_BACKGROUND;
+    p->step.memory = mark->flags & PP_MARK_STEP_MEMORY;
+    memset(p->step.engine, 0, sizeof p->step.engine);
     clear_threads(p);
     return PP_PAIRING_START;
 }
@@ -93,7 +102,7 @@ static int break_capture(pp_pairing *p)
 {
     bool was = p->running;
     p->running = false;
-    p->step.count = p->step.wait_count = 0;
+    empty(&p->step);
     if (was)
         p->broken++;
     return was ? PP_PAIRING_STOP : PP_PAIRING_NONE;
@@ -103,12 +112,13 @@ bool pp_pairing_end(pp_pairing *p)
 {
     bool was = p->running;
     p->running = false;
-    p->step.count = p->step.wait_count = 0;
+    empty(&p->step);
     return was;
 }
 
 /* Adds a piece; 0, or -1 where memory is out. Pieces of no length are kept: they count as calls. */
-static int add(pp_pairing *p, const open_piece *o, int64_t end, bool goes_on, pp_error *err)
+static int add(pp_pairing *p, uint8_t in, const open_piece *o, int64_t end, bool goes_on,
+               pp_error *err)
 {
     if (p->step.count == p->capacity) {
         size_t more = p->capacity ? p->capacity * 2 : 256;
@@ -122,6 +132,7 @@ static int add(pp_pairing *p, const open_piece *o, int64_t end, bool goes_on, pp
                                                  .end = end > o->since ? end : o->since,
                                                  .layer = o->layer,
                                                  .phase = o->phase,
+                                                 .thread = in,
                                                  .trains = o->trains,
                                                  .goes_on = goes_on,
                                                  .busy = -1};
@@ -143,6 +154,21 @@ static bool is_stale(const open_piece *o, const pp_mark *mark)
            mark->phase != PP_MARK_RECOMPUTE;
 }
 
+/* The thread's latest piece of this layer was no end of its call. It is near: other threads' may
+ * lie between. */
+static void resume(pp_pairing *p, const pp_mark *mark)
+{
+    const size_t least = p->step.count > LOOKS ? p->step.count - LOOKS : 0;
+    for (size_t i = p->step.count; i > least; i--) {
+        pp_piece *piece = &p->step.pieces[i - 1];
+        if (piece->layer != mark->layer || piece->phase != mark->phase ||
+            piece->thread != mark->thread)
+            continue;
+        piece->goes_on = true;
+        return;
+    }
+}
+
 static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp_error *err)
 {
     t->last = -1;
@@ -152,13 +178,15 @@ static int begin(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, pp
             return 0;     /* a second output of the layer: its work goes on */
         t->depth = known; /* it was left by an exception and begins again */
     }
+    if (mark->phase == PP_MARK_BACKWARD && (mark->flags & PP_MARK_RESUMES))
+        resume(p, mark);
     if (t->depth > 0 && !(mark->flags & PP_MARK_RANGE) && is_stale(&t->stack[t->depth - 1], mark))
         t->depth--;
     if (t->depth > 0) {
         open_piece *outer = &t->stack[t->depth - 1];
         /* Nodes run one after the other: one that has begun and not ended has no end hook left. */
         const bool over = outer->phase == PP_MARK_BACKWARD && mark->phase == PP_MARK_BACKWARD;
-        if (time > outer->since && add(p, outer, time, !over, err) < 0)
+        if (time > outer->since && add(p, mark->thread, outer, time, !over, err) < 0)
             return -1;
         outer->since = time;
         if (over)
@@ -195,7 +223,8 @@ static bool prolong(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time)
 /* A range that the program ends within something that began in it: its own time ended there. */
 static int end_within(pp_pairing *p, thread *t, int at, bool pauses, pp_error *err)
 {
-    if (add(p, &t->stack[at], t->stack[at].since, pauses, err) < 0)
+    const uint8_t number = (uint8_t)(t - p->threads);
+    if (add(p, number, &t->stack[at], t->stack[at].since, pauses, err) < 0)
         return -1;
     t->depth--;
     memmove(&t->stack[at], &t->stack[at + 1], (size_t)(t->depth - at) * sizeof *t->stack);
@@ -213,7 +242,7 @@ static int end(pp_pairing *p, thread *t, const pp_mark *mark, int64_t time, bool
     const bool pauses = mark->flags & PP_MARK_PAUSES;
     if ((mark->flags & PP_MARK_RANGE) && mark->phase != PP_MARK_BACKWARD && at < t->depth - 1)
         return end_within(p, t, at, pauses, err);
-    if (add(p, &t->stack[at], time, pauses, err) < 0)
+    if (add(p, mark->thread, &t->stack[at], time, pauses, err) < 0)
         return -1;
     t->last = mark->phase == PP_MARK_BACKWARD ? (ssize_t)p->step.count - 1 : -1;
     t->depth = at;
@@ -228,7 +257,9 @@ static int add_outside(pp_pairing *p, pp_error *err)
     for (size_t i = 0; i < p->outside.told_count; i++) {
         const pp_outside_part *part = &p->outside.told[i];
         const open_piece o = {.since = part->start, .layer = part->layer, .phase = part->phase};
-        if (add(p, &o, part->end, part->goes_on, err) < 0)
+        const bool forward = part->phase == PP_MARK_FORWARD;
+        if (add(p, forward ? p->outside.thread : PP_THREAD_UNKNOWN, &o, part->end, part->goes_on,
+                err) < 0)
             return -1;
     }
     return 0;
@@ -243,9 +274,17 @@ static pp_outside_open open_in(const thread *t)
     return t->depth > 0 ? PP_OUTSIDE_RANGE : PP_OUTSIDE_NONE;
 }
 
+/* Backward is run in this thread, or called from it: it may run what is on the CPU itself. */
+static void note_engine(pp_pairing *p, const pp_mark *mark)
+{
+    if (mark->phase == PP_MARK_BACKWARD)
+        p->step.engine[mark->thread / 64] |= UINT64_C(1) << mark->thread % 64;
+}
+
 static int work(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
 {
     thread *t = &p->threads[mark->thread];
+    note_engine(p, mark);
     bool prolonged = false;
     if (mark->kind == PP_MARK_BEGIN ? begin(p, t, mark, time, err) < 0
                                     : end(p, t, mark, time, &prolonged, err) < 0)
@@ -257,6 +296,7 @@ static int work(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
 /* Backward begins or ends: what began in another one and never ended has no end left. */
 static int engine(pp_pairing *p, const pp_mark *mark, int64_t time, pp_error *err)
 {
+    note_engine(p, mark);
     for (int i = 0; i < THREADS && p->outside.engines <= (mark->kind == PP_MARK_END); i++) {
         thread *t = &p->threads[i];
         while (t->depth > 0 && t->stack[t->depth - 1].phase == PP_MARK_BACKWARD)
@@ -283,6 +323,33 @@ static int add_wait(pp_pairing *p, const thread *t, const pp_mark *mark, pp_erro
                                                     .count = mark->epoch,
                                                     .ns = mark->value};
     return 0;
+}
+
+static int add_run(pp_pairing *p, const pp_mark *mark, pp_error *err)
+{
+    const size_t n = p->step.run_count;
+    if (n >= PP_PAIRING_MAX_RUNS)
+        return PP_PAIRING_NONE;
+    if (pp_array_reserve(&p->step.runs, &p->run_capacity, n + 1, sizeof *p->step.runs, err) < 0)
+        return -1;
+    p->step.runs[p->step.run_count++] = (pp_graph_run){.start = mark->time - mark->value,
+                                                       .end = mark->time,
+                                                       .graph = mark->layer,
+                                                       .thread = mark->thread};
+    return PP_PAIRING_NONE;
+}
+
+static int add_level(pp_pairing *p, const pp_mark *mark, pp_error *err)
+{
+    const size_t n = p->step.level_count;
+    if (!p->step.memory || n >= PP_PAIRING_MAX_PIECES ||
+        (n > 0 && mark->time < p->step.levels[n - 1].time))
+        return break_capture(p);
+    if (pp_array_reserve(&p->step.levels, &p->level_capacity, n + 1, sizeof *p->step.levels, err) <
+        0)
+        return -1;
+    p->step.levels[p->step.level_count++] = (pp_level){mark->time, mark->value, mark->peak};
+    return PP_PAIRING_NONE;
 }
 
 static int compare_ends(const void *a, const void *b)
@@ -313,7 +380,7 @@ static void next_step(pp_pairing *p)
 {
     p->whole = false;
     p->step.start = p->step.end;
-    p->step.count = p->step.wait_count = 0;
+    empty(&p->step);
 }
 
 /* A step that ends within backward, by optimizers that step there, has its gradients as one call.
@@ -363,6 +430,11 @@ static bool possible(const pp_mark *mark)
     if (mark->kind == PP_MARK_WAIT)
         return mark->phase < PP_WAIT_CALLS && mark->layer <= PP_RING_SITES && mark->epoch > 0 &&
                mark->value >= 0 && mark->value <= NUMBER_MAX;
+    if (mark->kind == PP_MARK_MEMORY)
+        return mark->time >= 0 && mark->time <= NUMBER_MAX && mark->value >= 0 &&
+               mark->value <= mark->peak && mark->peak <= PP_PAIRING_MAX_BYTES;
+    if (mark->kind == PP_MARK_GRAPH)
+        return mark->time <= NUMBER_MAX && mark->value >= 0 && mark->value <= mark->time;
     if (mark->kind < PP_MARK_BEGIN || mark->kind > PP_MARK_LOST || mark->time < 0 ||
         mark->time > NUMBER_MAX)
         return false;
@@ -383,7 +455,8 @@ static int feed_outside(pp_pairing *p, const pp_mark *mark)
 {
     /* After a break, or where an agent before this one saw the start, any step's end will do; but
      * of a dwell the start alone says which it is. */
-    bool step = mark->kind == PP_MARK_STEP && !(mark->flags & PP_MARK_DWELL);
+    bool step =
+        mark->kind == PP_MARK_STEP && !(mark->flags & (PP_MARK_DWELL | PP_MARK_STEP_MEMORY));
     if (mark->kind == PP_MARK_START || step)
         return start(p, mark);
     return PP_PAIRING_NONE;
@@ -408,6 +481,10 @@ int pp_pairing_feed(pp_pairing *p, const pp_mark *mark, pp_error *err)
         return p->step.wait_count < PP_PAIRING_MAX_PIECES
                    ? add_wait(p, &p->threads[mark->thread], mark, err)
                    : break_capture(p);
+    case PP_MARK_MEMORY:
+        return add_level(p, mark, err);
+    case PP_MARK_GRAPH:
+        return add_run(p, mark, err);
     case PP_MARK_STEP:
         return end_step(p, mark);
     case PP_MARK_STOP:

@@ -17,6 +17,8 @@
  *
  * Waits of the host are of the innermost piece that is open in their thread.
  *
+ * A step that is there for what it allocates (PP_MARK_STEP_MEMORY) has that beside its pieces.
+ *
  * Marks lost, or impossible ones, break the capture: it ends at the last whole step and another
  * starts at the next step's end, so that no time is reported of which marks are missing.
  */
@@ -24,6 +26,7 @@
 #define PP_AGENT_PAIRING_H
 
 #include "common/error.h"
+#include "sidecar/agent/graphs.h"
 #include "sidecar/ring.h"
 
 #include <stdbool.h>
@@ -31,12 +34,17 @@
 
 /** Pieces, and waits, kept for one step; a step with more breaks the capture. */
 #define PP_PAIRING_MAX_PIECES 200000
+/** Runs of compiled graphs of a step; what more there are is not told. */
+#define PP_PAIRING_MAX_RUNS 16384
+/** Bytes that may be allocated. */
+#define PP_PAIRING_MAX_BYTES (INT64_C(1) << 48)
 
 typedef struct pp_piece {
     int64_t start; /**< ns, as in the marks */
     int64_t end;
     uint32_t layer; /**< 0: none, the phase is the step's as a whole */
     uint8_t phase;  /**< pp_mark_phase */
+    uint8_t thread; /**< that it ran in; PP_THREAD_UNKNOWN: in those that run backward */
     bool trains;    /**< of inference: the module trains */
     bool goes_on;   /**< it is no whole call: that goes on in a later piece */
     int64_t busy;   /**< ns in which its kernels ran; -1: not known */
@@ -53,6 +61,13 @@ typedef struct pp_wait {
     int64_t ns;
 } pp_wait;
 
+/** What was allocated at a mark of a step, and from there on. */
+typedef struct pp_level {
+    int64_t time;
+    int64_t bytes;
+    int64_t peak; /**< the most bytes until the next of these; >= bytes */
+} pp_level;
+
 /** A whole step of a capture. */
 typedef struct pp_step {
     int64_t number;
@@ -60,15 +75,23 @@ typedef struct pp_step {
     int64_t end;
     int32_t epoch;
     int32_t batch;
-    int64_t gap;      /**< ns in which no kernel ran; -1: not known */
-    uint64_t at;      /**< for the caller: where its mark was; pairing leaves it alone */
-    bool kernels;     /**< times are the host's; kernels.h turns them into the GPU's */
-    int64_t dwell;    /**< not 0: a part of a dwell of this number (docs/replay.md), no step */
-    bool background;  /**< of a dwell, without its layer */
-    pp_piece *pieces; /**< in order of their ends, within the step; owned by the pairing */
+    int64_t gap;        /**< ns in which no kernel ran; -1: not known */
+    uint64_t at;        /**< for the caller: where its mark was; pairing leaves it alone */
+    bool kernels;       /**< times are the host's; kernels.h turns them into the GPU's */
+    uint8_t gpu;        /**< then by kernels.h: the GPU, by CUDA's number, whose times these are */
+    bool first;         /**< of its GPUs: what is the process's as a whole goes with it */
+    uint64_t engine[4]; /**< threads that ran backward, as bits by their numbers */
+    int64_t dwell;      /**< not 0: a part of a dwell of this number (docs/replay.md), no step */
+    bool background;    /**< of a dwell, without its layer */
+    pp_piece *pieces;   /**< in order of their ends, within the step; owned by the pairing */
     size_t count;
     pp_wait *waits; /**< owned as the pieces are */
     size_t wait_count;
+    pp_graph_run *runs; /**< of compiled graphs, in order of their ends; owned as the pieces are */
+    size_t run_count;
+    bool memory;      /**< it is there for its levels: its times mean nothing */
+    pp_level *levels; /**< in order; owned as the pieces are */
+    size_t level_count;
 } pp_step;
 
 typedef enum pp_pairing_event {

@@ -1,29 +1,16 @@
-#include "sidecar/agent/process.h"
+#include "sidecar/agent/process_internal.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "sidecar/agent/batch.h"
-#include "sidecar/agent/copy_sums.h"
-#include "sidecar/agent/estimates.h"
-#include "sidecar/agent/kernel_sums.h"
-#include "sidecar/agent/kernels.h"
-#include "sidecar/agent/pairing.h"
-#include "sidecar/agent/reader.h"
-#include "sidecar/agent/text.h"
-#include "sidecar/agent/wait_sums.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    MARKS_AT_ONCE = 4096,
-    KERNELS_AT_ONCE = 4096,
     KERNEL_ROUNDS = PP_RING_KERNELS / KERNELS_AT_ONCE + 1,
     ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
     HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
     RUNS_AT_ONCE = PP_WIRE_MAX_RUNS / 2,
-    NAMES_AT_ONCE = 16 << 10, /* bytes */
-    FIRST_STEPS = 4, /* are taken before samples are waited for: the training may be over soon */
 };
 
 #define BATCH_EVERY INT64_C(1000000000) /* ns */
@@ -31,61 +18,80 @@ enum {
 #define CLOCKS_APART INT64_C(1000000) /* ns between two looks at the clocks, one at a time */
 #define ENDING INT64_C(1500000000)    /* ns before the session's end */
 
-struct pp_process {
-    char *path;
-    pp_reader *reader;
-    pp_pairing *pairing;
-    pp_kernels *kernels;
-    pp_kernel_sums *sums; /* of steps that the batcher has had, by name */
-    pp_copy_sums *copies; /* of the same */
-    pp_wait_sums *waits;  /* of the same */
-    int64_t untold;       /* waits that are in none of these, as told already */
-    pp_batcher *batcher;
-    pp_monitor *monitor; /* NULL: PM sampling is not wanted */
-    bool told_why;       /* why there is no more of it */
-    pp_schedule schedule;
-    uint32_t session; /* that the hook has been told */
-    bool stale;       /* it may still mark for the session before: to be brought to rest */
-    int64_t id;       /* -1: nothing was sampled yet */
-    int64_t sampled;
-    int64_t steps;          /* of the running capture */
-    int64_t step;           /* ns that a marked step takes of late; 0: not known */
-    bool open;              /* the batcher has a capture */
-    char clock[16];         /* of that capture: the header may tell of the next one already */
-    char why[PP_RING_TYPE]; /* no busy times are known of it */
-    int64_t now;            /* of the last poll, monotonic ns */
-    int64_t offset;         /* from there to ns since 1970 */
-    int64_t cut_at;         /* when the last batch was cut, or its capture began, monotonic ns */
-    uint64_t at;            /* the position in the ring of the mark that is looked at */
-    uint64_t from;          /* that of the first mark of the batch that is gathered */
-    uint64_t to; /* that of the mark with which the batch after it begins, were it cut now */
-    pp_ring_told told;
-    int64_t greeted;  /* when the hook was last told that the agent is there, monotonic ns */
-    bool told_gpus;   /* which GPUs it uses */
-    bool told_copies; /* why copies are not recorded */
-    bool refused;     /* that the hook stands aside is told already */
-    char refusal[PP_RING_TYPE];         /* why it did; "": it did not */
-    uint64_t late;                      /* kernels that came late, as told already */
-    uint32_t failures;                  /* of the hook's that are told already */
-    pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, not told yet */
-    size_t run_count;
-    int64_t
-        paused_before; /* what the hook had of pauses when it was seen first, or the session came */
-    uint64_t steps_before; /* the running capture, as the hook counts them */
-    pp_mark buffer[MARKS_AT_ONCE];
-    pp_kernel kernel_buffer[KERNELS_AT_ONCE];
-    char name_buffer[NAMES_AT_ONCE];
-};
+/* ---- its GPUs ---- */
 
+/* NULL: it has none of that number. */
+static process_gpu *find_gpu(pp_process *p, int device)
+{
+    for (size_t i = 0; i < p->gpu_count; i++)
+        if (p->gpus[i].device == device)
+            return &p->gpus[i];
+    return NULL;
+}
+
+static void free_gpu(process_gpu *g)
+{
+    pp_batcher_free(g->batcher);
+    pp_monitor_free(g->monitor, false);
+    pp_kernel_sums_free(g->sums);
+    pp_copy_sums_free(g->copies);
+}
+
+/* NULL with an error. */
+static process_gpu *add_gpu(pp_process *p, int device, pp_error *err)
+{
+    if (p->gpu_count == PP_RING_DEVICES) {
+        (void)pp_error_set(err, PP_ERR_TOO_LARGE, "too many GPUs");
+        return NULL;
+    }
+    process_gpu *g = &p->gpus[p->gpu_count];
+    memset(g, 0, sizeof *g);
+    g->device = device;
+    g->id = -1;
+    g->sums = pp_kernel_sums_new();
+    g->copies = pp_copy_sums_new();
+    g->batcher = pp_batcher_new();
+    if (!g->sums || !g->copies || !g->batcher) {
+        free_gpu(g);
+        (void)pp_error_nomem(err);
+        return NULL;
+    }
+    if (p->gpu_count > 0) {
+        memcpy(g->runs, p->gpus[0].runs, sizeof g->runs);
+        g->run_count = p->gpus[0].run_count;
+    }
+    p->gpu_count++;
+    return g;
+}
+
+/* Kernels are told of a capture that has begun: of a GPU that is here. */
 static void on_kernel(void *user, const pp_kernels_placed *kernel)
 {
     pp_process *p = user;
+    process_gpu *g = find_gpu(p, kernel->gpu);
+    if (!g)
+        return;
     if (kernel->copy)
-        pp_copy_sums_add(p->copies, kernel);
+        pp_copy_sums_add(g->copies, kernel);
     else
-        pp_kernel_sums_add(p->sums, kernel);
-    if (p->monitor)
-        pp_monitor_kernel(p->monitor, kernel);
+        pp_kernel_sums_add(g->sums, kernel);
+    if (g->monitor)
+        pp_monitor_kernel(g->monitor, kernel);
+}
+
+/* As the ring has it, where the trainer could write too; -1: none. */
+static int64_t number_from(uint32_t told)
+{
+    return told <= PP_WIRE_MAX_PROCESS + 1 ? (int64_t)told - 1 : -1;
+}
+
+/* The first GPU's, as an agent before this one has told of it; -1: it has not. */
+static int device_told(const pp_process *p)
+{
+    for (int i = 0; i < PP_RING_DEVICES; i++)
+        if (p->told.gpus[i] > 0 && p->told.gpus[i] == p->told.process)
+            return i;
+    return -1;
 }
 
 int pp_process_open(const char *path, pp_process **ret, pp_error *err)
@@ -93,23 +99,23 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
     pp_process *p = calloc(1, sizeof *p);
     if (!p)
         return pp_error_nomem(err);
-    p->id = -1;
     p->path = strdup(path);
     p->pairing = pp_pairing_new();
     p->kernels = pp_kernels_new();
-    p->sums = pp_kernel_sums_new();
-    p->copies = pp_copy_sums_new();
+    p->graphs = pp_graphs_new();
     p->waits = pp_wait_sums_new();
-    p->batcher = pp_batcher_new();
-    if (!p->path || !p->pairing || !p->kernels || !p->sums || !p->copies || !p->waits ||
-        !p->batcher)
+    p->memory = pp_memory_sums_new();
+    process_gpu *first = add_gpu(p, -1, err);
+    if (!p->path || !p->pairing || !p->kernels || !p->graphs || !p->waits || !p->memory || !first)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
-        p->id = p->told.process <= PP_WIRE_MAX_PROCESS + 1 ? (int64_t)p->told.process - 1 : -1;
+        first->id = number_from(p->told.process);
+        first->device = device_told(p);
         p->session = pp_reader_header(p->reader)->session;
         p->paused_before = pp_reader_header(p->reader)->paused;
         pp_kernels_watch(p->kernels, on_kernel, p);
+        pp_kernels_use_graphs(p->kernels, p->graphs);
         *ret = p;
         return 0;
     }
@@ -122,12 +128,12 @@ void pp_process_free(pp_process *p)
     if (!p)
         return;
     pp_reader_free(p->reader);
-    pp_batcher_free(p->batcher);
-    pp_monitor_free(p->monitor, false);
+    for (size_t i = 0; i < p->gpu_count; i++)
+        free_gpu(&p->gpus[i]);
     pp_kernels_free(p->kernels);
-    pp_kernel_sums_free(p->sums);
-    pp_copy_sums_free(p->copies);
+    pp_graphs_free(p->graphs);
     pp_wait_sums_free(p->waits);
+    pp_memory_sums_free(p->memory);
     pp_pairing_free(p->pairing);
     free(p->path);
     free(p);
@@ -140,8 +146,11 @@ const char *pp_process_path(const pp_process *p)
 
 void pp_process_keep_number(const pp_process *p, pp_agent_pod *pod)
 {
-    if (pod->processes <= p->id)
-        pod->processes = p->id + 1;
+    if (pod->processes <= p->gpus[0].id)
+        pod->processes = p->gpus[0].id + 1;
+    for (int i = 0; i < PP_RING_DEVICES; i++)
+        if (pod->processes <= number_from(p->told.gpus[i]))
+            pod->processes = number_from(p->told.gpus[i]) + 1;
 }
 
 int64_t pp_process_steps(const pp_process *p)
@@ -159,496 +168,215 @@ uint64_t pp_process_broken(const pp_process *p)
     return pp_pairing_broken(p->pairing);
 }
 
-/* ---- what the user's process says of itself, made fit for the wire ---- */
-
-/* A copy of at most `max` bytes that is UTF-8, without control characters, not empty. NULL where
- * memory is out. */
-static char *clean_text(const char *text, size_t max)
+static bool any_open(const pp_process *p)
 {
-    char *copy = strdup(*text ? text : "?");
-    if (!copy)
-        return NULL;
-    if (strlen(copy) > max)
-        copy[max] = '\0';
-    pp_text_clean(copy);
-    return copy;
+    bool any = false;
+    for (size_t i = 0; i < p->gpu_count; i++)
+        any = any || p->gpus[i].open;
+    return any;
 }
 
-static int fill_gpus(const char *text, pp_strings *gpus, pp_error *err)
+/* Whether steps are gathered. */
+static bool any_steps(const pp_process *p)
 {
-    PP_CLEANUP_FREE char *copy = strdup(text);
-    char *save = NULL;
-    if (!copy)
-        return pp_error_nomem(err);
-    for (char *one = strtok_r(copy, ",", &save); one; one = strtok_r(NULL, ",", &save)) {
-        if (!pp_wire_is_id(one, PP_WIRE_MAX_GPU) || gpus->count >= PP_WIRE_MAX_GPUS)
-            continue;
-        if (pp_strings_add_once(gpus, one, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static const char *clock_name(const char *text)
-{
-    static const char *const names[] = {"kernels", "cuda"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(text, names[i]) == 0)
-            return names[i];
-    return "host";
-}
-
-static pp_chip chip_of(const pp_ring_header *h)
-{
-    const pp_chip chip = {h->capability, h->multiprocessors, h->sm_khz, h->memory_khz,
-                          h->memory_bits};
-    return pp_wire_chip_is_known(&chip) ? chip : (pp_chip){0};
-}
-
-/* What is not known is empty. */
-static int describe_model(const pp_ring_header *h, pp_wire_process *to, pp_error *err)
-{
-    to->model = clean_text(h->model, PP_WIRE_MAX_TEXT);
-    to->digest = strdup(pp_wire_is_digest(h->model_digest) ? h->model_digest : "");
-    to->batch = h->batch[0] ? clean_text(h->batch, PP_WIRE_MAX_BATCH) : strdup("");
-    return to->model && to->digest && to->batch ? 0 : pp_error_nomem(err);
-}
-
-static int describe(const pp_process *p, pp_wire_process *to, pp_error *err)
-{
-    const pp_ring_header *h = pp_reader_header(p->reader);
-    to->id = p->id;
-    to->world_size = h->world_size >= 1 && h->world_size <= PP_WIRE_MAX_PROCESS ? h->world_size : 1;
-    to->rank = h->rank >= 0 && h->rank < to->world_size ? h->rank : 0;
-    to->hostname = clean_text(h->hostname, PP_WIRE_MAX_TEXT);
-    to->python = clean_text(h->python, PP_WIRE_MAX_VERSION);
-    to->torch = clean_text(h->torch, PP_WIRE_MAX_VERSION);
-    to->clock = strdup(*p->clock ? p->clock : clock_name(h->clock));
-    to->kernels = p->why[0] ? clean_text(p->why, PP_WIRE_MAX_VERSION) : strdup("");
-    to->isolated = h->isolated[0] ? clean_text(h->isolated, sizeof h->isolated) : strdup("");
-    if (!to->kernels || !to->isolated || !to->hostname || !to->python || !to->torch || !to->clock)
-        return pp_error_nomem(err);
-    if (describe_model(h, to, err) < 0)
-        return -1;
-    to->chip = chip_of(h);
-    return fill_gpus(h->gpus, &to->gpus, err);
-}
-
-static int describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *err)
-{
-    pp_process *p = user;
-    pp_ring_layer layer;
-    if (pp_reader_layer(p->reader, id, &layer, err) < 0)
-        return -1;
-    to->name = clean_text(layer.name, PP_WIRE_MAX_TEXT);
-    to->type = clean_text(layer.type, PP_WIRE_MAX_TEXT);
-    to->parameters =
-        layer.parameters >= 0 && layer.parameters < PP_WIRE_MAX_COUNT ? layer.parameters : 0;
-    to->forward_skip = layer.skip_reason[0];
-    to->backward_skip = layer.skip_reason[1];
-    return to->name && to->type ? 0 : pp_error_nomem(err);
-}
-
-/* ---- batches ---- */
-
-/* Counters of the ring since the last batch; a process that lets them run back is not believed. */
-static void count(pp_process *p, pp_wire_batch *batch)
-{
-    const pp_ring_header *h = pp_reader_header(p->reader);
-    uint64_t lost = h->lost > p->told.lost ? h->lost - p->told.lost : 0;
-    uint64_t marks = h->marks > p->told.marks ? h->marks - p->told.marks : 0;
-    int64_t cost = h->cost > p->told.cost ? h->cost - p->told.cost : 0;
-    int64_t paused = h->paused > p->told.paused ? h->paused - p->told.paused : 0;
-    batch->cost.paused = paused < PP_WIRE_MAX_COUNT ? paused : 0;
-    batch->dropped = lost < PP_WIRE_MAX_COUNT / 2 ? (int64_t)lost : 0;
-    batch->cost.marks = marks < PP_WIRE_MAX_COUNT ? (int64_t)marks : 0;
-    batch->cost.nanoseconds = cost < PP_WIRE_MAX_COUNT ? cost : 0;
-    p->told = (pp_ring_told){.lost = h->lost,
-                             .marks = h->marks,
-                             .cost = h->cost,
-                             .paused = h->paused,
-                             .process = (uint32_t)p->id + 1};
-}
-
-/* The runs so far, into a batch that ends at `end`: none is later, as the ring may say otherwise.
- */
-static int tell_runs(pp_process *p, pp_wire_batch *batch, pp_error *err)
-{
-    batch->runs = calloc(p->run_count + 1, sizeof *batch->runs);
-    if (!batch->runs)
-        return pp_error_nomem(err);
-    int64_t after = INT64_MIN;
-    for (size_t i = 0; i < p->run_count; i++) {
-        const pp_wire_run *r = &p->runs[i];
-        if (r->start < after || r->start + r->duration > batch->capture.end)
-            continue;
-        after = r->start + r->duration;
-        batch->runs[batch->run_count++] = *r;
-    }
-    p->run_count = 0;
-    return 0;
-}
-
-/* Layers that only kernels, copies or waits name: of a step that an earlier batch told. */
-static int add_layers(pp_process *p, pp_wire_batch *batch, pp_error *err)
-{
-    bool there[PP_RING_LAYERS + 1] = {true};
-    bool named[PP_RING_LAYERS + 1] = {false};
-    size_t most = batch->layer_count + 1;
-    for (size_t i = 0; i < batch->layer_count; i++)
-        there[batch->layers[i].id] = true;
-    for (size_t i = 0; i < batch->kernels.count; i++)
-        named[batch->kernels.rows[i].layer] = true;
-    for (size_t i = 0; i < batch->waits.count; i++)
-        named[batch->waits.rows[i].layer] = true;
-    for (size_t i = 0; i < batch->copies.count; i++)
-        named[batch->copies.rows[i].layer] = true;
-    for (size_t id = 1; id <= PP_RING_LAYERS; id++)
-        most += named[id] && !there[id];
-    pp_wire_layer *layers = realloc(batch->layers, most * sizeof *layers);
-    if (!layers)
-        return pp_error_nomem(err);
-    batch->layers = layers;
-    for (uint32_t id = 1; id <= PP_RING_LAYERS; id++) {
-        if (!named[id] || there[id])
-            continue;
-        layers[batch->layer_count] = (pp_wire_layer){.id = id};
-        if (describe_layer(p, id, &layers[batch->layer_count++], err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static size_t kernel_text(const pp_wire_kernels *kernels)
-{
-    enum { ROW = 80 };
-    size_t bytes = kernels->count * ROW;
-    for (size_t i = 0; i < kernels->names.count; i++)
-        bytes += 2 * strlen(kernels->names.items[i]); /* a quote takes two */
-    return bytes;
-}
-
-/* Bytes of text that are left in a batch for its kernels, copies or waits, by what the rest takes
- * at most. */
-static size_t room_in(const pp_wire_batch *batch)
-{
-    enum { ROW = 48, COPY = 100, ROOM = PP_WIRE_MAX_MESSAGE - (32 << 10) };
-    const size_t bytes =
-        (batch->interval_count + batch->grid.count + 2 * batch->step_count + batch->run_count) *
-            ROW +
-        batch->layer_count * PP_KERNEL_SUMS_LAYER_TEXT + kernel_text(&batch->kernels) +
-        batch->copies.count * COPY;
-    return bytes < ROOM ? ROOM - bytes : 0;
-}
-
-/* From row *at on. */
-static int tell_kernels(pp_process *p, pp_wire_batch *batch, size_t *at, pp_error *err)
-{
-    return pp_kernel_sums_copy(p->sums, room_in(batch), at, &batch->kernels, err) < 0
-               ? -1
-               : add_layers(p, batch, err);
-}
-
-/* All of them, where there is room; else they go in batches of their own. */
-static int tell_all_kernels(pp_process *p, pp_wire_batch *batch, pp_error *err)
-{
-    size_t at = 0;
-    if (pp_kernel_sums_copy(p->sums, room_in(batch), &at, &batch->kernels, err) < 0)
-        return -1;
-    if (at == SIZE_MAX) {
-        if (!pp_kernel_sums_over(p->sums))
-            pp_kernel_sums_clear(p->sums);
-        return add_layers(p, batch, err);
-    }
-    pp_strings_free(&batch->kernels.names);
-    free(batch->kernels.rows);
-    batch->kernels = (pp_wire_kernels){0};
-    return 0;
-}
-
-/* From row *at on. */
-static int tell_copies(pp_process *p, pp_wire_batch *batch, size_t *at, pp_error *err)
-{
-    return pp_copy_sums_copy(p->copies, room_in(batch), at, &batch->copies, err) < 0
-               ? -1
-               : add_layers(p, batch, err);
-}
-
-/* All of them, where there is room; else they go in batches of their own. */
-static int tell_all_copies(pp_process *p, pp_wire_batch *batch, pp_error *err)
-{
-    size_t at = 0;
-    if (!pp_copy_sums_due(p->copies))
-        return 0;
-    if (pp_copy_sums_copy(p->copies, room_in(batch), &at, &batch->copies, err) < 0)
-        return -1;
-    if (at == SIZE_MAX) {
-        pp_copy_sums_clear(p->copies);
-        return add_layers(p, batch, err);
-    }
-    free(batch->copies.rows);
-    batch->copies = (pp_wire_copies){0};
-    return 0;
-}
-
-static int describe_site(void *user, uint32_t number, pp_ring_site *ret, pp_error *err)
-{
-    const pp_process *p = user;
-    return pp_reader_site(p->reader, number, ret, err);
-}
-
-/* From row *at on. */
-static int tell_waits(pp_process *p, pp_wire_batch *batch, size_t *at, pp_error *err)
-{
-    return pp_wait_sums_copy(p->waits, room_in(batch), at, describe_site, p, &batch->waits, err) < 0
-               ? -1
-               : add_layers(p, batch, err);
-}
-
-/* All of them, where there is room; else they go in batches of their own. */
-static int tell_all_waits(pp_process *p, pp_wire_batch *batch, pp_error *err)
-{
-    size_t at = 0;
-    if (!pp_wait_sums_due(p->waits))
-        return 0;
-    if (pp_wait_sums_copy(p->waits, room_in(batch), &at, describe_site, p, &batch->waits, err) < 0)
-        return -1;
-    if (at == SIZE_MAX) {
-        pp_wait_sums_clear(p->waits);
-        return add_layers(p, batch, err);
-    }
-    pp_strings_free(&batch->waits.calls);
-    pp_strings_free(&batch->waits.files);
-    free(batch->waits.rows);
-    batch->waits = (pp_wire_waits){0};
-    return 0;
-}
-
-static const char *ring_of(const pp_process *p)
-{
-    const char *slash = strrchr(p->path, '/');
-    return slash ? slash + 1 : p->path;
-}
-
-/* For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
-static pp_wire_batch *make_timeless(const pp_process *p, pp_agent_pod *pod, int64_t at,
-                                    pp_error *err)
-{
-    pp_wire_batch *batch = calloc(1, sizeof *batch);
-    if (!batch) {
-        (void)pp_error_nomem(err);
-        return NULL;
-    }
-    batch->capture = (pp_wire_capture){.id = pod->captures++, .start = at, .end = at, .last = true};
-    if (describe(p, &batch->process, err) == 0)
-        return batch;
-    pp_wire_batch_free(batch);
-    return NULL;
-}
-
-/* It has no marks of its own. */
-static void emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_batch *batch)
-{
-    pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
-    pod->emit(pod->user, batch, 0, &place);
-}
-
-/* Those that no batch of the capture had room for: in as many of no time as it takes. */
-static void emit_kernels(pp_process *p, pp_agent_pod *pod)
-{
-    pp_error err = {0};
-    for (size_t at = 0; at != SIZE_MAX;) {
-        pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
-        const bool ok = batch && tell_kernels(p, batch, &at, &err) == 0;
-        if (ok && batch->kernels.count > 0)
-            emit_timeless(p, pod, batch);
-        if (!ok)
-            pp_warn(p->path, "kernels are not told: %s", err.message);
-        if (!ok || batch->kernels.count == 0)
-            at = SIZE_MAX;
-        pp_wire_batch_free(batch);
-    }
-    pp_kernel_sums_clear(p->sums);
-}
-
-/* Those that no batch of the capture had room for: in as many of no time as it takes. */
-static void emit_copies(pp_process *p, pp_agent_pod *pod)
-{
-    pp_error err = {0};
-    if (!pp_copy_sums_due(p->copies))
-        return;
-    for (size_t at = 0; at != SIZE_MAX;) {
-        pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
-        if (batch && tell_copies(p, batch, &at, &err) == 0) {
-            emit_timeless(p, pod, batch);
-        } else {
-            pp_warn(p->path, "copies are not told: %s", err.message);
-            at = SIZE_MAX;
-        }
-        pp_wire_batch_free(batch);
-    }
-    pp_copy_sums_clear(p->copies);
-}
-
-/* Those that no batch of the capture had room for: in as many of no time as it takes. */
-static void emit_waits(pp_process *p, pp_agent_pod *pod)
-{
-    pp_error err = {0};
-    for (size_t at = 0; at != SIZE_MAX && pp_wait_sums_due(p->waits);) {
-        pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, &err);
-        if (batch && tell_waits(p, batch, &at, &err) == 0) {
-            emit_timeless(p, pod, batch);
-        } else {
-            pp_warn(p->path, "waits of the host are not told: %s", err.message);
-            at = SIZE_MAX;
-        }
-        pp_wire_batch_free(batch);
-    }
-    if (pp_wait_sums_due(p->waits))
-        pp_wait_sums_clear(p->waits);
-    const int64_t untold = pp_wait_sums_untold(p->waits);
-    if (untold > p->untold)
-        pp_warn(p->path, "%lld waits of the host are not told: there are too many lines and layers",
-                (long long)(untold - p->untold));
-    p->untold = untold;
-}
-
-static void cut(pp_process *p, pp_agent_pod *pod, bool last)
-{
-    pp_error err = {0};
-    int64_t events = 0;
-    pp_wire_batch *batch = calloc(1, sizeof *batch);
-    bool ok = batch && describe(p, &batch->process, &err) == 0 &&
-              pp_batcher_cut(p->batcher, last, describe_layer, p, batch, &events, &err) == 0 &&
-              tell_runs(p, batch, &err) == 0 && tell_all_kernels(p, batch, &err) == 0 &&
-              tell_all_copies(p, batch, &err) == 0 && tell_all_waits(p, batch, &err) == 0;
-    if (ok) {
-        count(p, batch);
-        pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
-        pod->emit(pod->user, batch, events, &place);
-    } else {
-        /* What was in it is lost, so its time must not count as observed. */
-        pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
-        pp_batcher_renumber(p->batcher, pod->captures++);
-    }
-    p->from = p->to;
-    pp_wire_batch_free(batch);
-    if (pp_kernel_sums_steps(p->sums) > 0 && !pp_kernel_sums_over(p->sums))
-        emit_kernels(p, pod);
-    emit_copies(p, pod);
-    emit_waits(p, pod);
+    bool any = false;
+    for (size_t i = 0; i < p->gpu_count; i++)
+        any = any || pp_batcher_steps(p->gpus[i].batcher) > 0;
+    return any;
 }
 
 /* Ends a capture; one without a step is not worth a word. Marks before `next` are done with. */
-static void end_capture(pp_process *p, pp_agent_pod *pod, uint64_t next)
+static void end_capture(pp_process *p, process_gpu *g, pp_agent_pod *pod, uint64_t next)
 {
+    const bool told = g->open && g->steps > 0;
     p->to = next;
-    if (p->open && p->steps > 0)
-        cut(p, pod, true);
-    if (pp_kernel_sums_over(p->sums))
+    if (told)
+        process_cut_gpu(p, g, pod, true);
+    if (pp_kernel_sums_over(g->sums))
         pp_warn(p->path, "a capture's kernels are not told: there are too many names and layers");
-    pp_kernel_sums_clear(p->sums);
-    p->open = false;
-    p->steps = 0;
+    pp_kernel_sums_clear(g->sums);
+    g->open = false;
+    g->steps = 0;
     p->from = next;
+    if (told && !process_is_first(p, g))
+        process_cut_rest(p, pod);
 }
 
 /* Steps whose times are the kernels' come when the hook may be about other things. */
 static void note_clock(pp_process *p, bool kernels)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
-    (void)snprintf(p->clock, sizeof p->clock, "%s", kernels ? "kernels" : clock_name(h->clock));
+    (void)snprintf(p->clock, sizeof p->clock, "%s",
+                   kernels ? "kernels" : process_clock_name(h->clock));
     (void)snprintf(p->why, sizeof p->why, "%s", kernels ? "" : h->kernels);
 }
 
-static void on_start(pp_process *p, pp_agent_pod *pod, const pp_step *step)
+/* Names of kernels that have come. */
+static int take_names(pp_process *p, process_gpu *g, pp_error *err)
 {
-    end_capture(p, pod, step->at);
-    if (p->id < 0)
-        p->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
+    long n;
+    do {
+        n = pp_reader_names(p->reader, pp_kernel_sums_named(g->sums), p->name_buffer, NAMES_AT_ONCE,
+                            err);
+        if (n < 0 || pp_kernel_sums_name(g->sums, p->name_buffer, (size_t)n, err) < 0)
+            return -1;
+    } while (n > 0);
+    return 0;
+}
+
+/* Compiled graphs that have come; and names, by which their kernels are known. */
+static int take_graphs(pp_process *p, pp_error *err)
+{
+    const pp_ring_header *h = pp_reader_header(p->reader);
+    long n = h->graph_count > 0;
+    while (n > 0) {
+        n = pp_reader_names(p->reader, pp_graphs_named(p->graphs), p->name_buffer, NAMES_AT_ONCE,
+                            err);
+        if (n < 0 || pp_graphs_name(p->graphs, p->name_buffer, (size_t)n, err) < 0)
+            return -1;
+    }
+    while (pp_graphs_count(p->graphs) < h->graph_count) {
+        pp_ring_graph graph;
+        if (pp_reader_graph(p->reader, pp_graphs_count(p->graphs), &graph, err) < 0)
+            return -1;
+        PP_CLEANUP_FREE pp_ring_launch *launches = calloc(graph.count + 1U, sizeof *launches);
+        if (!launches)
+            return pp_error_nomem(err);
+        if (pp_reader_launches(p->reader, &graph, launches, err) < 0 ||
+            pp_graphs_add(p->graphs, &graph, launches, PP_RING_LAYERS, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Of a GPU that runs something for the first time. */
+static void tell_gpu(pp_process *p, const process_gpu *g, pp_agent_pod *pod)
+{
+    pp_strings gpus = {0};
+    pp_error err = {0};
+    if (pod->use_gpus && process_name_gpu(p, g, &gpus, &err) == 0)
+        pod->use_gpus(pod->user, &gpus);
+    pp_strings_free(&gpus);
+}
+
+/* The GPU whose times a step has: by CUDA's number where they are kernels', else the first one.
+ * NULL with an error. */
+static process_gpu *gpu_of(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_error *err)
+{
+    process_gpu *g = step->kernels ? find_gpu(p, step->gpu) : &p->gpus[0];
+    if (g)
+        return g;
+    if (p->gpus[0].device < 0) {
+        g = &p->gpus[0];
+        g->device = step->gpu;
+    } else {
+        g = add_gpu(p, step->gpu, err);
+        if (g && take_names(p, g, err) < 0)
+            return NULL;
+    }
+    if (g)
+        tell_gpu(p, g, pod);
+    return g;
+}
+
+/* One that an agent before this one has told of keeps its number. */
+static void number_gpu(pp_process *p, process_gpu *g, pp_agent_pod *pod)
+{
+    uint32_t *told = g->device >= 0 ? &p->told.gpus[g->device] : NULL;
+    if (g->id < 0 && told)
+        g->id = number_from(*told);
+    if (g->id < 0)
+        g->id = pod->processes++ % (PP_WIRE_MAX_PROCESS + 1);
+    if (told)
+        *told = (uint32_t)g->id + 1;
+    if (process_is_first(p, g))
+        p->told.process = (uint32_t)g->id + 1;
+}
+
+static void on_start(pp_process *p, process_gpu *g, pp_agent_pod *pod, const pp_step *step)
+{
+    end_capture(p, g, pod, step->at);
+    number_gpu(p, g, pod);
+    p->refusal[0] = '\0'; /* it is profiled */
     if (pod->first == 0)
         pod->first = step->end;
-    pp_batcher_timeline(p->batcher, pod->timeline);
-    pp_batcher_start(p->batcher, pod->captures++, step->end, p->offset);
-    pp_batcher_dwell(p->batcher, step->dwell, step->background);
+    pp_batcher_timeline(g->batcher, pod->timeline);
+    pp_batcher_start(g->batcher, pod->captures++, step->end, p->offset);
+    pp_batcher_dwell(g->batcher, step->dwell, step->background);
     note_clock(p, step->kernels);
-    p->open = true;
+    g->open = true;
     /* What an agent before this one left has waited: it is told before this one is killed, too. */
     p->cut_at = step->end < p->now ? step->end : p->now;
 }
 
-static int on_step(pp_process *p, pp_agent_pod *pod, const pp_step *step, pp_error *err)
+static int on_step(pp_process *p, process_gpu *g, pp_agent_pod *pod, const pp_step *step,
+                   pp_error *err)
 {
-    const bool over = pod->policy.max > 0 && p->sampled >= pod->policy.max && !step->dwell;
-    if (!over && !pp_batcher_fits(p->batcher, step->count))
-        cut(p, pod, false);
+    if (step->first)
+        p->over = pod->policy.max > 0 && p->sampled >= pod->policy.max && !step->dwell;
+    const bool counts = !p->over && !step->dwell;
+    if (!p->over && !pp_batcher_fits(g->batcher, step->count))
+        process_cut(p, pod);
     if (step->kernels) {
-        pp_kernel_sums_step(p->sums, !over && !step->dwell);
-        pp_copy_sums_step(p->copies, !over && !step->dwell);
+        pp_kernel_sums_step(g->sums, counts);
+        pp_copy_sums_step(g->copies, counts);
     }
-    if (!over && !step->dwell)
+    if (counts && step->first)
         pp_wait_sums_add(p->waits, step);
-    if (over)
+    if (p->over)
         return 0; /* came between the last wanted step and the hook's hearing of it */
-    p->sampled += step->dwell == 0;
-    p->steps++;
+    p->sampled += step->first && step->dwell == 0;
+    g->steps++;
     p->to = step->at; /* a capture that begins with this mark goes on where the batch ends */
-    return pp_batcher_add(p->batcher, step, err);
+    return pp_batcher_add(g->batcher, step, err);
 }
 
 static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *step, pp_error *err)
 {
+    process_gpu *g = event > PP_PAIRING_NONE ? gpu_of(p, pod, step, err) : NULL;
+    if (!g)
+        return event > PP_PAIRING_NONE ? -1 : event;
     switch (event) {
     case PP_PAIRING_START:
-        on_start(p, pod, step);
+        on_start(p, g, pod, step);
         return 0;
     case PP_PAIRING_STEP:
-        return on_step(p, pod, step, err);
-    case PP_PAIRING_STOP:
-        if (p->monitor)
-            pp_monitor_end(p->monitor);
-        end_capture(p, pod, step->at + 1);
-        return 0;
+        return on_step(p, g, pod, step, err);
     default:
-        return event;
+        if (g->monitor)
+            pp_monitor_end(g->monitor);
+        end_capture(p, g, pod, step->at + 1);
+        return 0;
     }
 }
 
-/* A batch of its own; of a session that may be over, none: it would be refused. */
-static int emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err)
+/* Where nobody may be told yet, the oldest go. */
+static void add_run(process_gpu *g, pp_wire_run run)
 {
-    if (!pod->allowed || p->schedule.finished)
-        p->run_count = 0;
-    if (p->run_count == 0 || p->id < 0)
-        return 0;
-    const pp_wire_run *last = &p->runs[p->run_count - 1];
-    pp_wire_batch *batch = make_timeless(p, pod, last->start + last->duration, err);
-    int rc = batch ? tell_runs(p, batch, err) : -1;
-    if (rc == 0)
-        emit_timeless(p, pod, batch);
-    pp_wire_batch_free(batch);
-    return rc;
+    const pp_wire_run *before = g->run_count ? &g->runs[g->run_count - 1] : NULL;
+    const int64_t over = before ? before->start + before->duration - run.start : 0;
+    if (over > 0 && over < CLOCKS_APART)
+        run.start += over; /* it began where that one ended, by another look at both clocks */
+    if (g->run_count == PP_WIRE_MAX_RUNS)
+        memmove(g->runs, g->runs + 1, --g->run_count * sizeof *g->runs);
+    g->runs[g->run_count++] = run;
 }
 
-/* Nothing before the year 2000, nothing to come. Where nobody may be told yet, the oldest go. */
+/* Nothing before the year 2000, nothing to come. */
 static int take_run(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error *err)
 {
     if (p->stale || mark->layer == 0 || mark->value < 0 || mark->value > PP_WIRE_MAX_DURATION ||
         mark->time < mark->value || mark->time > p->now)
         return 0;
-    pp_wire_run run = {.start = mark->time - mark->value + p->offset,
-                       .duration = mark->value,
-                       .steps = mark->layer};
+    const pp_wire_run run = {.start = mark->time - mark->value + p->offset,
+                             .duration = mark->value,
+                             .steps = mark->layer};
     if (run.start < PP_WIRE_TIME_MIN)
         return 0;
-    const pp_wire_run *before = p->run_count ? &p->runs[p->run_count - 1] : NULL;
-    const int64_t over = before ? before->start + before->duration - run.start : 0;
-    if (over > 0 && over < CLOCKS_APART)
-        run.start += over; /* it began where that one ended, by another look at both clocks */
-    if (p->run_count == PP_WIRE_MAX_RUNS)
-        memmove(p->runs, p->runs + 1, --p->run_count * sizeof *p->runs);
-    p->runs[p->run_count++] = run;
-    return p->run_count >= RUNS_AT_ONCE && !p->open ? emit_runs(p, pod, err) : 0;
+    for (size_t i = 0; i < p->gpu_count; i++)
+        add_run(&p->gpus[i], run);
+    return p->gpus[0].run_count >= RUNS_AT_ONCE && !any_open(p) ? process_emit_runs(p, pod, err)
+                                                                : 0;
 }
 
 /* Hands on the steps whose kernels are all here. */
@@ -677,6 +405,11 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
         return event;
     pp_step step = *pp_pairing_step(p->pairing);
     step.at = p->at;
+    step.first = true;
+    if (step.memory && event == PP_PAIRING_STEP)
+        return pp_memory_sums_add(p->memory, &step, err);
+    if (step.memory && event == PP_PAIRING_START)
+        return 0;
     if (event == PP_PAIRING_STEP && !step.dwell)
         p->step += (step.end - step.start - p->step) / (p->step ? 8 : 1);
     if (step.kernels)
@@ -695,26 +428,13 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
 static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     uint64_t taken = pp_reader_taken(p->reader);
-    if (!pp_pairing_running(p->pairing) && !pp_kernels_waiting(p->kernels) && !p->open)
+    if (!pp_pairing_running(p->pairing) && !pp_kernels_waiting(p->kernels) && !any_open(p))
         p->from = taken;
-    if (taken - p->from > HELD_MAX && pp_batcher_steps(p->batcher) > 0)
-        cut(p, pod, false);
+    if (taken - p->from > HELD_MAX && any_steps(p))
+        process_cut(p, pod);
     if (taken - p->from > HELD_MAX)
         p->from = taken;
     return pp_reader_release(p->reader, p->from, &p->told, err);
-}
-
-/* Names of kernels that have come. */
-static int take_names(pp_process *p, pp_error *err)
-{
-    long n;
-    do {
-        n = pp_reader_names(p->reader, pp_kernel_sums_named(p->sums), p->name_buffer, NAMES_AT_ONCE,
-                            err);
-        if (n < 0 || pp_kernel_sums_name(p->sums, p->name_buffer, (size_t)n, err) < 0)
-            return -1;
-    } while (n > 0);
-    return 0;
 }
 
 static int drain_kernels(pp_process *p, pp_error *err)
@@ -723,8 +443,9 @@ static int drain_kernels(pp_process *p, pp_error *err)
         long n = pp_reader_take_kernels(p->reader, p->kernel_buffer, KERNELS_AT_ONCE, err);
         if (n <= 0)
             return (int)n;
-        if (take_names(p, err) < 0)
-            return -1;
+        for (size_t i = 0; i < p->gpu_count; i++)
+            if (take_names(p, &p->gpus[i], err) < 0)
+                return -1;
         for (long i = 0; i < n; i++)
             if (pp_kernels_add(p->kernels, &p->kernel_buffer[i], err) < 0)
                 return -1;
@@ -735,7 +456,7 @@ static int drain_kernels(pp_process *p, pp_error *err)
 /* Losses of kernels are heeded before a step that they may fall into is handed on. */
 static int join(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
-    if (drain_kernels(p, err) < 0)
+    if (drain_kernels(p, err) < 0 || take_graphs(p, err) < 0)
         return -1;
     pp_kernels_lost(p->kernels, pp_reader_header(p->reader)->kernels_lost);
     uint64_t late = pp_kernels_late(p->kernels);
@@ -765,158 +486,6 @@ static int drain(pp_process *p, pp_agent_pod *pod, pp_error *err)
     return 0;
 }
 
-/* ---- PM sampling ---- */
-
-static void free_layers(pp_wire_layer *layers, size_t n)
-{
-    for (size_t i = 0; layers && i < n; i++) {
-        free(layers[i].name);
-        free(layers[i].type);
-    }
-    free(layers);
-}
-
-static pp_wire_layer *name_items(pp_process *p, const pp_sampling_result *r, pp_error *err)
-{
-    pp_wire_layer *layers = calloc(r->n + 1, sizeof *layers);
-    if (!layers) {
-        (void)pp_error_nomem(err);
-        return NULL;
-    }
-    for (size_t i = 0; i < r->n; i++) {
-        if (r->items[i].layer > 0 && describe_layer(p, r->items[i].layer, &layers[i], err) < 0) {
-            free_layers(layers, i + 1);
-            return NULL;
-        }
-    }
-    return layers;
-}
-
-/* Each layer once; items come by layer. */
-static int add_pm_layers(pp_wire_batch *batch, const pp_sampling_report *report, pp_error *err)
-{
-    const pp_sampling_result *r = report->estimates->result;
-    batch->layers = calloc(r->n + 1, sizeof *batch->layers);
-    if (!batch->layers)
-        return pp_error_nomem(err);
-    for (size_t i = 0; i < r->n; i++) {
-        const pp_wire_layer *from = &report->layers[i];
-        if (!from->name || (i > 0 && r->items[i].layer == r->items[i - 1].layer))
-            continue;
-        pp_wire_layer *to = &batch->layers[batch->layer_count++];
-        *to = (pp_wire_layer){.id = r->items[i].layer,
-                              .name = strdup(from->name),
-                              .type = strdup(from->type),
-                              .parameters = from->parameters};
-        if (!to->name || !to->type)
-            return pp_error_nomem(err);
-    }
-    return 0;
-}
-
-/* What to tell of it, or why nothing more will be told, where there is no report. */
-static int add_pm(pp_wire_batch *batch, const pp_sampling_report *report, const char *why,
-                  pp_error *err)
-{
-    if (report)
-        return add_pm_layers(batch, report, err) < 0
-                   ? -1
-                   : pp_estimates_tell(report->estimates, &batch->pm, err);
-    batch->pm.why = clean_text(why, PP_WIRE_MAX_REASON);
-    return batch->pm.why ? 0 : pp_error_nomem(err);
-}
-
-/* A batch of its own: what they tell comes when a capture is over. */
-static int emit_pm(pp_process *p, pp_agent_pod *pod, const pp_sampling_report *report,
-                   const char *why, pp_error *err)
-{
-    pp_wire_batch *batch = make_timeless(p, pod, p->now + p->offset, err);
-    int rc = batch ? add_pm(batch, report, why, err) : -1;
-    if (rc == 0)
-        emit_timeless(p, pod, batch);
-    pp_wire_batch_free(batch);
-    return rc;
-}
-
-static void report_estimates(pp_process *p, pp_agent_pod *pod, const pp_monitor_estimates *e)
-{
-    pp_error err = {0};
-    pp_wire_layer *layers = name_items(p, e->result, &err);
-    pp_sampling_report report = {
-        .process = p->id, .gpu = e->sampler->gpu, .estimates = e, .layers = layers};
-    if (!layers || emit_pm(p, pod, &report, "", &err) < 0)
-        pp_warn(p->path, "estimates are not told: %s", err.message);
-    else if (pod->take_pm)
-        pod->take_pm(pod->user, &report, "");
-    free_layers(layers, e->result->n);
-}
-
-static void report_pm(pp_process *p, pp_agent_pod *pod)
-{
-    pp_error err = {0};
-    pp_monitor_estimates e;
-    if (pp_monitor_take(p->monitor, &e)) {
-        e.lag -= p->offset; /* of CLOCK_MONOTONIC, which means nothing elsewhere */
-        e.lag_guess -= p->offset;
-        report_estimates(p, pod, &e);
-    }
-    const char *why = pp_monitor_why(p->monitor);
-    if (!*why || p->told_why || p->id < 0) /* a process is told of from its first capture on */
-        return;
-    p->told_why = true;
-    pp_warn(p->path, "the GPU is not sampled: %s", why);
-    if (emit_pm(p, pod, NULL, why, &err) < 0)
-        pp_warn(p->path, "failed to report it: %s", err.message);
-    if (pod->take_pm)
-        pod->take_pm(pod->user, NULL, why);
-}
-
-static void heed(pp_process *p, pp_monitor_advice advice, pp_ring_mode *mode)
-{
-    if (*mode != PP_RING_SAMPLE || advice == PP_MONITOR_GO)
-        return;
-    if (pp_pairing_running(p->pairing)) {
-        if (advice != PP_MONITOR_STOP || pp_reader_header(p->reader)->isolating ||
-            (uint64_t)pp_reader_header(p->reader)->steps - p->steps_before < FIRST_STEPS)
-            return;
-        pp_schedule_begin_anew(&p->schedule);
-    }
-    *mode = PP_RING_COUNT;
-}
-
-/* The mode to ask for, where samples have to come first. */
-static int sample_gpu(pp_process *p, pp_agent_pod *pod, pp_ring_mode *mode, pp_error *err)
-{
-    const pp_ring_header *h = pp_reader_header(p->reader);
-    if (!p->monitor && pod->sampling_period > 0 && !p->stale) {
-        if (pp_monitor_new(p->path, pod->sampling_period, &p->monitor, err) < 0)
-            return -1;
-    }
-    if (!p->monitor ||
-        pp_reader_gone(p->reader)) /* its sampler goes with it, for no other reason */
-        return 0;
-    const bool running = pp_pairing_running(p->pairing);
-    if (!running)
-        p->steps_before = (uint64_t)h->steps;
-    const bool recorded = running && strcmp(h->clock, "kernels") == 0;
-    pp_monitor_input input = {.now = p->now,
-                              .realtime = p->offset,
-                              .wanted = *mode == PP_RING_SAMPLE && (recorded || !running),
-                              .running = recorded,
-                              .over = p->schedule.finished || pod->over,
-                              .hook = h->pm};
-    heed(p, pp_monitor_poll(p->monitor, &input), mode);
-    report_pm(p, pod);
-    return 0;
-}
-
-static void end_sampling(pp_process *p)
-{
-    pp_monitor_free(p->monitor, true);
-    p->monitor = NULL;
-    p->told_why = false;
-}
-
 /* ---- the mode ---- */
 
 /* The header is the program's to write. */
@@ -941,7 +510,7 @@ static int set_mode(pp_process *p, pp_agent_pod *pod, int64_t now, pp_error *err
                                .sampled = p->sampled,
                                .first = pod->first};
     pp_ring_mode mode = pp_schedule_next(&p->schedule, &pod->policy, &input);
-    if (sample_gpu(p, pod, &mode, err) < 0)
+    if (process_sample_gpus(p, pod, &mode, err) < 0)
         return -1;
     return pp_reader_set_mode(p->reader, mode, err);
 }
@@ -955,11 +524,23 @@ static int take_session(pp_process *p, const pp_agent_pod *pod, pp_error *err)
     if (p->session == pod->session)
         return 0;
     p->session = pod->session;
-    end_sampling(p);
+    process_end_sampling(p);
     p->stale = true;
     p->schedule = (pp_schedule){0};
     p->sampled = 0;
     return pp_reader_set_session(p->reader, p->session, err);
+}
+
+/* A session may be on other GPUs than the one before. */
+static void forget_gpus(pp_process *p)
+{
+    if (any_open(p))
+        return;
+    for (size_t i = 1; i < p->gpu_count; i++)
+        free_gpu(&p->gpus[i]);
+    p->gpu_count = 1;
+    p->gpus[0].device = -1;
+    memset(p->told.gpus, 0, sizeof p->told.gpus);
 }
 
 /* The hook is idle: what it lost and cost until now is not the new session's. */
@@ -967,10 +548,15 @@ static void begin_session(pp_process *p)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
     p->stale = false;
-    p->run_count = 0;
-    pp_kernel_sums_clear(p->sums);
-    pp_copy_sums_forget(p->copies);
+    forget_gpus(p);
+    for (size_t i = 0; i < p->gpu_count; i++) {
+        p->gpus[i].run_count = 0;
+        pp_kernel_sums_clear(p->gpus[i].sums);
+        pp_copy_sums_forget(p->gpus[i].copies);
+    }
     pp_wait_sums_forget(p->waits);
+    pp_memory_sums_clear(p->memory);
+    p->told_memory = false;
     p->told.lost = h->lost;
     p->told.marks = h->marks;
     p->told.cost = h->cost;
@@ -985,13 +571,15 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     pp_kernels_finish(p->kernels);
     if (pump(p, pod, &err) < 0)
         pp_warn(p->path, "steps are lost: %s", err.message);
-    end_capture(p, pod, taken);
-    if (emit_runs(p, pod, &err) < 0)
+    for (size_t i = 0; i < p->gpu_count; i++)
+        end_capture(p, &p->gpus[i], pod, taken);
+    if (process_emit_runs(p, pod, &err) < 0)
         pp_warn(p->path, "counted steps are not told: %s", err.message);
-    if (p->monitor) {
-        pp_monitor_finish(p->monitor);
-        report_pm(p, pod);
-    }
+    for (size_t i = 0; i < p->gpu_count; i++)
+        if (p->gpus[i].monitor) {
+            pp_monitor_finish(p->gpus[i].monitor);
+            process_report_pm(p, &p->gpus[i], pod);
+        }
     (void)pp_reader_release(p->reader, taken, &p->told, &err);
 }
 
@@ -1004,9 +592,33 @@ static void tell_gpus(pp_process *p, pp_agent_pod *pod)
     if (p->told_gpus || h->state != PP_RING_SAMPLE || !pod->use_gpus)
         return;
     p->told_gpus = true;
-    if (fill_gpus(h->gpus, &gpus, &err) == 0)
+    if (process_fill_gpus(h->gpus, &gpus, &err) == 0)
         pod->use_gpus(pod->user, &gpus);
     pp_strings_free(&gpus);
+}
+
+/* It stands until the process is profiled, or says another one. */
+static void note_refusal(pp_process *p, const char *text)
+{
+    PP_CLEANUP_FREE char *why = process_clean_text(text, sizeof p->refusal);
+    if (!why || strcmp(why, p->refusal) == 0)
+        return;
+    (void)snprintf(p->refusal, sizeof p->refusal, "%s", why);
+    pp_warn(p->path, "this process is not profiled: %s", p->refusal);
+}
+
+/* Once each. */
+static void listen_to_graphs(pp_process *p)
+{
+    const pp_graphs_told told = pp_graphs_so_far(p->graphs);
+    if (told.unknown > 0 && !p->told_unknown)
+        pp_warn(p->path, "compiled code of which nothing was recorded is told as one layer: it was "
+                         "compiled before, came from a cache, or is of a kind that is not told");
+    if (told.unfit > 0 && !p->told_unfit)
+        pp_warn(p->path, "compiled code whose kernels are not those that were recorded is told as "
+                         "one layer");
+    p->told_unknown = p->told_unknown || told.unknown > 0;
+    p->told_unfit = p->told_unfit || told.unfit > 0;
 }
 
 /* What the hook has to say besides marks. */
@@ -1014,17 +626,19 @@ static void listen(pp_process *p, pp_agent_pod *pod)
 {
     const pp_ring_header *h = pp_reader_header(p->reader);
     tell_gpus(p, pod);
-    if (h->refusal[0] && !p->refused) {
-        p->refused = true;
-        PP_CLEANUP_FREE char *why = clean_text(h->refusal, sizeof h->refusal);
-        (void)snprintf(p->refusal, sizeof p->refusal, "%s", why ? why : "?");
-        pp_warn(p->path, "this process is not profiled: %s", p->refusal);
-    }
+    if (h->refusal[0])
+        note_refusal(p, h->refusal);
     if (h->copies[0] && !p->told_copies) {
         p->told_copies = true;
-        PP_CLEANUP_FREE char *why = clean_text(h->copies, sizeof h->copies);
+        PP_CLEANUP_FREE char *why = process_clean_text(h->copies, sizeof h->copies);
         pp_warn(p->path, "copies and fills are not recorded: %s", why ? why : "?");
     }
+    if (h->memory[0] && !p->told_memory) {
+        p->told_memory = true;
+        PP_CLEANUP_FREE char *why = process_clean_text(h->memory, sizeof h->memory);
+        pp_warn(p->path, "what layers allocate is not known: %s", why ? why : "?");
+    }
+    listen_to_graphs(p);
     if (h->failures > p->failures)
         pp_warn(p->path, "the hook gave a capture up for an error of its own, %u so far",
                 h->failures);
@@ -1044,7 +658,7 @@ static int greet(pp_process *p, int64_t now, pp_error *err)
  * session it takes none. */
 static bool is_ending(const pp_process *p, const pp_agent_pod *pod)
 {
-    return !p->open && pod->first > 0 && pod->policy.duration > 0 &&
+    return !any_open(p) && pod->first > 0 && pod->policy.duration > 0 &&
            p->now - pod->first > pod->policy.duration - ENDING;
 }
 
@@ -1067,13 +681,13 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real,
         pp_process_finish(p, pod);
         return 1;
     }
-    if (pp_batcher_steps(p->batcher) > 0 && now - p->cut_at >= BATCH_EVERY) {
-        cut(p, pod, false);
+    if (any_steps(p) && now - p->cut_at >= BATCH_EVERY) {
+        process_cut(p, pod);
         p->cut_at = now;
         if (release(p, pod, err) < 0)
             return -1;
     }
-    if (is_ending(p, pod) && emit_runs(p, pod, err) < 0)
+    if (is_ending(p, pod) && process_emit_runs(p, pod, err) < 0)
         return -1;
     return greet(p, now, err) < 0 ? -1 : set_mode(p, pod, now, err);
 }

@@ -63,6 +63,10 @@ static void terminate_texts(pp_ring_header *h)
     h->kernels[sizeof h->kernels - 1] = '\0';
     h->pm[sizeof h->pm - 1] = '\0';
     h->isolated[sizeof h->isolated - 1] = '\0';
+    for (int i = 0; i < PP_RING_MODELS; i++)
+        h->gpu_models[i][sizeof h->gpu_models[i] - 1] = '\0';
+    for (int i = 0; i < PP_RING_DEVICES; i++)
+        h->devices[i].uuid[sizeof h->devices[i].uuid - 1] = '\0';
 }
 
 static int check_layout(const pp_ring_header *h, pp_error *err)
@@ -103,6 +107,8 @@ int pp_reader_refresh(pp_reader *r, pp_error *err)
     h.kernel_head = kernel_head;
     if (h.layer_count > PP_RING_LAYERS)
         h.layer_count = PP_RING_LAYERS;
+    if (h.graph_count > PP_RING_GRAPHS)
+        h.graph_count = PP_RING_GRAPHS;
     if (h.cost < r->header.cost || h.cost > COST_MAX)
         h.cost = r->header.cost; /* it only grows */
     if (head < r->tail || head - r->tail > PP_RING_MARKS)
@@ -280,6 +286,24 @@ int pp_reader_site(const pp_reader *r, uint32_t number, pp_ring_site *ret, pp_er
         return -1;
     ret->file[sizeof ret->file - 1] = '\0';
     return 0;
+}
+
+int pp_reader_graph(const pp_reader *r, uint32_t at, pp_ring_graph *ret, pp_error *err)
+{
+    if (at >= r->header.graph_count)
+        return pp_error_set(err, PP_ERR_INVALID, "graph %u is not in the ring's table", at);
+    if (read_at(r, ret, sizeof *ret, PP_RING_GRAPHS_AT + at * sizeof *ret, err) < 0)
+        return -1;
+    if (ret->first > PP_RING_LAUNCHES || ret->count > PP_RING_LAUNCHES - ret->first)
+        ret->first = ret->count = 0;
+    return 0;
+}
+
+int pp_reader_launches(const pp_reader *r, const pp_ring_graph *graph, pp_ring_launch *ret,
+                       pp_error *err)
+{
+    return read_at(r, ret, graph->count * sizeof *ret,
+                   PP_RING_LAUNCHES_AT + graph->first * sizeof *ret, err);
 }
 
 int pp_reader_set_mode(pp_reader *r, pp_ring_mode mode, pp_error *err)

@@ -74,6 +74,12 @@ int pp_reader_layer(pp_reader *reader, uint32_t id, pp_ring_layer *ret, pp_error
 /** Reads one line of the program (from 1 on) that marks name; its file is NUL-terminated. */
 int pp_reader_site(const pp_reader *reader, uint32_t number, pp_ring_site *ret, pp_error *err);
 
+/** Reads a compiled graph (from 0 on, below the header's graph_count), and its launches, which are
+ * in the table then: PP_RING_LAUNCHES at most. */
+int pp_reader_graph(const pp_reader *reader, uint32_t at, pp_ring_graph *ret, pp_error *err);
+int pp_reader_launches(const pp_reader *reader, const pp_ring_graph *graph, pp_ring_launch *ret,
+                       pp_error *err);
+
 /** Tells the hook the mode and wakes its thread; nothing is done where it has it already. */
 int pp_reader_set_mode(pp_reader *reader, pp_ring_mode mode, pp_error *err);
 

@@ -84,11 +84,15 @@ int pp_sampler_refresh(pp_sampler *s, pp_error *err)
     return 0;
 }
 
-bool pp_sampler_path(const char *ring, char *out, size_t size)
+bool pp_sampler_path(const char *ring, int device, char *out, size_t size)
 {
     const size_t suffix = sizeof PP_RING_SUFFIX - 1, n = strlen(ring);
-    int length =
-        n > suffix ? snprintf(out, size, "%.*s" PP_SAMPLES_SUFFIX, (int)(n - suffix), ring) : -1;
+    char of_gpu[16] = "";
+    if (device >= 0)
+        (void)snprintf(of_gpu, sizeof of_gpu, "-%d", device);
+    int length = n > suffix ? snprintf(out, size, "%.*s%s" PP_SAMPLES_SUFFIX, (int)(n - suffix),
+                                       ring, of_gpu)
+                            : -1;
     return length >= 0 && (size_t)length < size;
 }
 

@@ -12,8 +12,9 @@
 
 typedef struct pp_sampler pp_sampler;
 
-/** Where the file of a process's sampler is, by its ring's path; false where that is none. */
-bool pp_sampler_path(const char *ring, char *out, size_t size);
+/** Where the file of a process's sampler is, by its ring's path, and by the GPU's number in CUDA
+ * where several are sampled, else -1; false where that is none. */
+bool pp_sampler_path(const char *ring, int device, char *out, size_t size);
 
 /** PP_ERR_NOT_FOUND where there is no such file (yet); PP_ERR_INVALID where it is another one. */
 int pp_sampler_open(const char *path, pp_sampler **ret, pp_error *err);

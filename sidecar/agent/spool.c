@@ -36,6 +36,7 @@ typedef struct head {
     int64_t cost;
     int64_t paused;
     int64_t process; /* its number, plus one */
+    json_t *gpus;    /* the same of its GPUs */
     char *instance;
     char *ring;
 } head;
@@ -49,6 +50,7 @@ static const pp_json_field head_fields[] = {
     {"cost", PP_JSON_INT, offsetof(head, cost), true, INT64_MAX},
     {"paused", PP_JSON_INT, offsetof(head, paused), false, INT64_MAX},
     {"process", PP_JSON_INT, offsetof(head, process), true, PP_WIRE_MAX_PROCESS + 1},
+    {"gpus", PP_JSON_VALUE, offsetof(head, gpus), false, 0},
     {"instance", PP_JSON_STRING, offsetof(head, instance), true, PP_WIRE_MAX_ID},
     {"ring", PP_JSON_STRING, offsetof(head, ring), true, NAME_MAX},
     {0},
@@ -58,6 +60,7 @@ struct pp_spool {
     char *directory;
     char *text; /* of the file that was read last */
     head head;
+    uint32_t gpus[PP_RING_DEVICES]; /* of that head */
 };
 
 pp_spool *pp_spool_new(const char *directory)
@@ -111,15 +114,29 @@ void pp_spool_remove(pp_spool *s, int64_t seq)
 
 /* ---- writing ---- */
 
+/* Up to the last that has a number. */
+static json_t *gpus_json(const pp_ring_told *told)
+{
+    PP_CLEANUP_JSON json_t *gpus = json_array();
+    size_t n = PP_RING_DEVICES;
+    while (n > 0 && told->gpus[n - 1] == 0)
+        n--;
+    for (size_t i = 0; i < n; i++)
+        if (json_array_append_new(gpus, json_integer(told->gpus[i])) < 0)
+            return NULL;
+    return PP_TAKE(gpus);
+}
+
 static char *head_text(const pp_spool_batch *b)
 {
     const pp_place *p = &b->place;
     PP_CLEANUP_JSON json_t *line =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "seq", (json_int_t)b->seq,
-                  "events", (json_int_t)b->events, "tail", (json_int_t)p->tail, "lost",
-                  (json_int_t)p->told.lost, "marks", (json_int_t)p->told.marks, "cost",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s}", "seq",
+                  (json_int_t)b->seq, "events", (json_int_t)b->events, "tail", (json_int_t)p->tail,
+                  "lost", (json_int_t)p->told.lost, "marks", (json_int_t)p->told.marks, "cost",
                   (json_int_t)p->told.cost, "paused", (json_int_t)p->told.paused, "process",
-                  (json_int_t)p->told.process, "instance", b->instance, "ring", p->ring);
+                  (json_int_t)p->told.process, "gpus", gpus_json(&p->told), "instance", b->instance,
+                  "ring", p->ring);
     return line ? json_dumps(line, JSON_COMPACT) : NULL;
 }
 
@@ -175,6 +192,24 @@ static int read_file(const char *path, char **ret, size_t *ret_n, pp_error *err)
     return 0;
 }
 
+static int decode_gpus(const json_t *gpus, uint32_t ret[PP_RING_DEVICES], pp_error *err)
+{
+    size_t i;
+    json_t *one;
+    memset(ret, 0, PP_RING_DEVICES * sizeof *ret);
+    if (gpus && (!json_is_array(gpus) || json_array_size(gpus) > PP_RING_DEVICES))
+        return pp_error_field(err, "gpus", "must be an array of at most %d numbers",
+                              PP_RING_DEVICES);
+    json_array_foreach(gpus, i, one)
+    {
+        const json_int_t number = json_integer_value(one);
+        if (!json_is_integer(one) || number < 0 || number > PP_WIRE_MAX_PROCESS + 1)
+            return pp_error_field(err, "gpus", "must be numbers of processes");
+        ret[i] = (uint32_t)number;
+    }
+    return 0;
+}
+
 static int decode_head(pp_spool *s, size_t n, pp_error *err)
 {
     PP_CLEANUP_JSON json_t *object = pp_json_parse(s->text, n, err);
@@ -183,7 +218,9 @@ static int decode_head(pp_spool *s, size_t n, pp_error *err)
     const head *h = &s->head;
     bool negative = h->events < 0 || h->tail < 0 || h->lost < 0 || h->marks < 0 || h->cost < 0 ||
                     h->paused < 0 || h->process < 0;
-    return negative ? pp_error_set(err, PP_ERR_INVALID, "a negative count") : 0;
+    if (negative)
+        return pp_error_set(err, PP_ERR_INVALID, "a negative count");
+    return decode_gpus(h->gpus, s->gpus, err);
 }
 
 static void fill(const pp_spool *s, size_t first, size_t n, pp_spool_batch *ret)
@@ -201,6 +238,7 @@ static void fill(const pp_spool *s, size_t first, size_t n, pp_spool_batch *ret)
                                                .process = (uint32_t)h->process}},
                             .text = s->text + first,
                             .length = n - first};
+    memcpy(ret->place.told.gpus, s->gpus, sizeof s->gpus);
 }
 
 static int get(pp_spool *s, const char *path, int64_t seq, pp_spool_batch *ret, pp_error *err)

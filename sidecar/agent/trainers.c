@@ -1,6 +1,7 @@
 #include "sidecar/agent/trainers.h"
 
 #include "common/log.h"
+#include "common/volume.h"
 #include "sidecar/agent/sampler.h"
 
 #include <dirent.h>
@@ -16,22 +17,41 @@
 #include <unistd.h>
 
 enum {
-    PROCESSES_MAX = 64,
     BAD_MAX = 64, /* files that are no rings: remembered so as to be named once */
     UNNAMED_SECONDS = 60,
 };
 
+/*
+ * What lies in the ring directory, in pages of the largest size that nodes have: a ring and a
+ * sampler's file of each process; of one that is not told a page; and small files, which are
+ * control.json and the records of the images' environments, each with the one that replaces it.
+ */
+#define IN_PAGES(bytes) (((bytes) + PAGE_MOST - 1) / PAGE_MOST * PAGE_MOST)
+enum {
+    PAGE_MOST = 64 << 10,
+    SMALL_FILES = 8 << 20,
+};
+_Static_assert(PP_TRAINERS_MAX *(IN_PAGES(PP_RING_SIZE) + IN_PAGES(PP_SAMPLES_SIZE)) +
+                       SMALL_FILES <=
+                   (size_t)PP_VOLUME_RING << 20,
+               "no pod is evicted for what the hook writes");
+
+/* The first that one of several told, rather one that trains; "": none did. */
+typedef struct refusal {
+    char why[PP_RING_TYPE];
+    bool trained; /* who told it has counted a step */
+} refusal;
+
 struct pp_trainers {
     char *directory;
-    pp_process *processes[PROCESSES_MAX];
+    pp_process *processes[PP_TRAINERS_MAX];
     size_t count;
     char bad[BAD_MAX][NAME_MAX + 1];
     size_t bad_count;
     bool trained;
     bool seen;
-    char refusal[PP_RING_TYPE]; /* the first that one of them told, rather one that trains; "":
-                                   none did */
-    bool refuser_trained;       /* who told it has counted a step */
+    refusal gone; /* of processes that are gone */
+    refusal told; /* of all */
 };
 
 pp_trainers *pp_trainers_new(const char *directory)
@@ -89,7 +109,7 @@ static void adopt(pp_trainers *t, const char *name)
     pp_error err = {0};
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", t->directory, name);
-    if (n < 0 || (size_t)n >= sizeof path || t->count == PROCESSES_MAX || t->bad_count == BAD_MAX)
+    if (n < 0 || (size_t)n >= sizeof path || t->count == PP_TRAINERS_MAX || t->bad_count == BAD_MAX)
         return;
     if (pp_process_open(path, &t->processes[t->count], &err) < 0) {
         pp_warn(path, "this ring is left alone: %s", err.message);
@@ -140,8 +160,20 @@ void pp_trainers_scan(pp_trainers *t)
 static void remove_samples(const char *ring)
 {
     char path[PATH_MAX];
-    if (pp_sampler_path(ring, path, sizeof path))
-        (void)unlink(path);
+    for (int device = -1; device < PP_RING_DEVICES; device++)
+        if (pp_sampler_path(ring, device, path, sizeof path))
+            (void)unlink(path);
+}
+
+static void keep_refusal(refusal *r, const pp_process *p)
+{
+    const char *why = pp_process_refusal(p);
+    const bool trained = pp_process_steps(p) > 0;
+    if (!why[0])
+        return;
+    if (!r->why[0] || (trained && !r->trained))
+        (void)snprintf(r->why, sizeof r->why, "%s", why);
+    r->trained = r->trained || trained;
 }
 
 static void forget(pp_trainers *t, size_t i, bool damaged)
@@ -153,19 +185,17 @@ static void forget(pp_trainers *t, size_t i, bool damaged)
     if (damaged || unlink(path) < 0)
         note_bad(t, name_of(path));
     remove_samples(path);
+    keep_refusal(&t->gone, p);
     pp_process_free(p);
     t->processes[i] = t->processes[--t->count];
 }
 
-static void keep_refusal(pp_trainers *t, const pp_process *p)
+/* One that stands aside for now takes it back where it is profiled after all. */
+static void note_refusals(pp_trainers *t)
 {
-    const char *why = pp_process_refusal(p);
-    const bool trained = pp_process_steps(p) > 0;
-    if (!why[0])
-        return;
-    if (!t->refusal[0] || (trained && !t->refuser_trained))
-        (void)snprintf(t->refusal, sizeof t->refusal, "%s", why);
-    t->refuser_trained = t->refuser_trained || trained;
+    t->told = t->gone;
+    for (size_t i = 0; i < t->count; i++)
+        keep_refusal(&t->told, t->processes[i]);
 }
 
 void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
@@ -176,12 +206,12 @@ void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t re
         pp_error err = {0};
         int rc = pp_process_poll(t->processes[i], pod, now, real, &err);
         t->trained = t->trained || pp_process_steps(t->processes[i]) > 0;
-        keep_refusal(t, t->processes[i]);
         if (rc < 0)
             pp_warn(pp_process_path(t->processes[i]), "%s", err.message);
         if (rc != 0)
             forget(t, i, rc < 0);
     }
+    note_refusals(t);
 }
 
 void pp_trainers_cut(pp_trainers *t, pp_agent_pod *pod)
@@ -219,5 +249,5 @@ bool pp_trainers_trained(const pp_trainers *t)
 const char *pp_trainers_refusal(const pp_trainers *t)
 {
     /* Beside one that trains a process that does not is its helper. */
-    return t->trained && !t->refuser_trained ? "" : t->refusal;
+    return t->trained && !t->told.trained ? "" : t->told.why;
 }

@@ -12,12 +12,16 @@
 
 typedef struct pp_trainers pp_trainers;
 
+/** Processes that are read at a time. */
+enum { PP_TRAINERS_MAX = 64 };
+
 /** `directory` is copied. NULL where memory is out. */
 pp_trainers *pp_trainers_new(const char *directory);
 /** NULL is allowed. */
 void pp_trainers_free(pp_trainers *trainers);
 
-/** Looks for rings that are new: a directory is read. At most 64 are kept at a time. */
+/** Looks for rings that are new: a directory is read. At most PP_TRAINERS_MAX are kept at a time.
+ */
 void pp_trainers_scan(pp_trainers *trainers);
 
 /** Reads what they have written, emits what is due and tells them the mode (pp_process_poll);

@@ -1,6 +1,7 @@
 #include "sidecar/agent/wait_sums.h"
 
 #include "common/cleanup.h"
+#include "sidecar/agent/sum_part.h"
 #include "sidecar/agent/text.h"
 
 #include <stdlib.h>
@@ -122,10 +123,7 @@ static int compare_rows(const row *a, const row *b)
 {
     const uint32_t x[] = {a->key.layer, a->key.phase, a->key.call, a->key.site};
     const uint32_t y[] = {b->key.layer, b->key.phase, b->key.call, b->key.site};
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
+    return pp_sum_compare(x, y, sizeof x / sizeof *x);
 }
 
 /* Places on the wire: by number here, one more than that; 0: none yet. */
@@ -173,16 +171,11 @@ static int place_site(uint32_t number, places *p, pp_wait_site_fn site, void *us
     return 0;
 }
 
-/* Bytes of text that a row takes at most, with what it is the first to name. */
-static size_t text_of(const row *r, const row *before, const places *p)
+/* Bytes of text that a row takes at most, with the file that it is the first to name. */
+static size_t text_of(const row *r, const places *p)
 {
-    enum { ROW = 120, LAYER = 2 * (PP_RING_NAME + PP_RING_TYPE) + 128 };
-    size_t bytes = ROW;
-    if (!before || before->key.layer != r->key.layer)
-        bytes += LAYER;
-    if (p->sites[r->key.site].file == 0)
-        bytes += (size_t)2 * PP_RING_FILE; /* a quote takes two */
-    return bytes;
+    enum { ROW = 120, FILE_TEXT = 2 * PP_RING_FILE }; /* a quote takes two */
+    return p->sites[r->key.site].file == 0 ? ROW + FILE_TEXT : ROW;
 }
 
 static int copy_row(const row *r, places *p, pp_wait_site_fn site, void *user, pp_wire_waits *ret,
@@ -208,8 +201,7 @@ static int copy_row(const row *r, places *p, pp_wait_site_fn site, void *user, p
 int pp_wait_sums_copy(pp_wait_sums *s, size_t room, size_t *at, pp_wait_site_fn site, void *user,
                       pp_wire_waits *ret, pp_error *err)
 {
-    size_t i = 0;
-    const row *before = NULL;
+    pp_sum_part part = {.room = room, .from = *at, .rows = PP_WIRE_MAX_WAITS};
     const bool first = *at == 0;
     *ret = (pp_wire_waits){0};
     PP_CLEANUP_FREE places *p = calloc(1, sizeof *p);
@@ -218,19 +210,11 @@ int pp_wait_sums_copy(pp_wait_sums *s, size_t room, size_t *at, pp_wait_site_fn 
         return pp_error_nomem(err);
     ret->steps = first && s->any ? s->steps : 0;
     HASH_SRT(hh, s->rows, compare_rows);
-    for (const row *r = s->rows; r; r = r->hh.next, i++) {
-        if (i < *at)
-            continue;
-        const size_t bytes = text_of(r, before, p);
-        if (bytes > room || ret->count == PP_WIRE_MAX_WAITS) {
-            *at = i;
-            return 0;
-        }
-        room -= bytes;
-        before = r;
-        if (copy_row(r, p, site, user, ret, err) < 0)
+    for (const row *r = s->rows; r && !part.full; r = r->hh.next) {
+        if (pp_sum_part_takes(&part, true, r->key.layer, text_of(r, p)) &&
+            copy_row(r, p, site, user, ret, err) < 0)
             return -1;
     }
-    *at = SIZE_MAX;
+    *at = pp_sum_part_end(&part);
     return 0;
 }

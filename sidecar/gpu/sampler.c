@@ -364,10 +364,12 @@ static void step_back(void)
     (void)umask(077);
 }
 
+/* Behind the ring's id may be the number of one of its process' GPUs. */
 static int open_ring(const char *folder, const char *id)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s" PP_RING_SUFFIX, folder, id);
+    const int length = (int)strcspn(id, "-");
+    int n = snprintf(path, sizeof path, "%s/%.*s" PP_RING_SUFFIX, folder, length, id);
     if (n < 0 || (size_t)n >= sizeof path)
         return -1;
     out.ring = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -21,16 +21,6 @@ const pp_clock pp_clock_kernels = {"kernels", host_stamp, host_poll};
 
 const pp_clock *pp_clock_now = &pp_clock_host;
 
-/* Autograd runs backward in threads of its own; the agent pairs the marks of each by itself. */
-uint8_t pp_thread_number(void)
-{
-    static unsigned next;
-    static _Thread_local unsigned mine;
-    if (mine == 0)
-        mine = ++next; /* the GIL is held */
-    return (uint8_t)mine;
-}
-
 static void emit(pp_mark *mark)
 {
     if (pp_clock_now->stamp(mark))

@@ -14,6 +14,7 @@ enum {
     AT_BYTES = 8,
     AT_START = 16,
     AT_END = 24,
+    AT_DEVICE = 32,
     AT_CORRELATION = 44,
     AT_CORRELATION_OF_PEERS = 60,
     /* CUpti_ActivityMemcpyKind; between them those of arrays. */
@@ -36,6 +37,7 @@ static pp_copy_memory memory_of(const uint8_t *r, pp_copy_type type)
 
 bool pp_copy_read(const uint8_t *r, int kind, pp_kernel *ret, uint32_t *ret_correlation)
 {
+    uint32_t device;
     const uint8_t of = r[AT_COPY_KIND];
     pp_copy_type type = kind == PP_CUPTI_MEMSET ? PP_COPY_FILL
                         : of < sizeof types     ? (pp_copy_type)types[of]
@@ -48,11 +50,14 @@ bool pp_copy_read(const uint8_t *r, int kind, pp_kernel *ret, uint32_t *ret_corr
     memcpy(ret_correlation,
            r + (kind == PP_CUPTI_MEMCPY_PEERS ? AT_CORRELATION_OF_PEERS : AT_CORRELATION),
            sizeof *ret_correlation);
-    if (ret->start <= 0 || end < ret->start || (kind != PP_CUPTI_MEMSET && of == HOST_TO_HOST))
+    memcpy(&device, r + AT_DEVICE, sizeof device);
+    if (ret->start <= 0 || end < ret->start || device >= PP_RING_DEVICES ||
+        (kind != PP_CUPTI_MEMSET && of == HOST_TO_HOST))
         return false;
     const int64_t ns = end - ret->start;
     ret->duration = (uint32_t)(ns > UINT32_MAX ? UINT32_MAX : ns);
     ret->flags = PP_KERNEL_COPY | (uint32_t)type << PP_KERNEL_COPY_SHIFT |
-                 (uint32_t)memory_of(r, type) << PP_KERNEL_MEMORY_SHIFT;
+                 (uint32_t)memory_of(r, type) << PP_KERNEL_MEMORY_SHIFT |
+                 device << PP_KERNEL_DEVICE_SHIFT;
     return true;
 }

@@ -42,8 +42,15 @@ uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameter
 /** Adds a line of the program, once, and returns its id (from 1), or 0 where the table is full. */
 uint32_t pp_ring_add_site(const char *file, uint32_t line);
 
+/** Adds a compiled graph as a region runs it; false: there is no room. */
+bool pp_ring_add_graph(uint32_t graph, uint32_t region, const pp_ring_launch *launches,
+                       uint32_t count);
+
 /** Says why a layer is not replayed in a phase. */
 void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason);
+
+/** Layers in this one are not told: why, a pp_whole_reason; PP_WHOLE_NOT: they may be. */
+void pp_ring_tell_whole(uint32_t layer, unsigned reason);
 
 /** The id in the ring's name. */
 char *pp_ring_id(void);
@@ -119,21 +126,32 @@ extern const pp_clock pp_clock_kernels;
 /** The clock in use; the hook changes it between captures only. */
 extern const pp_clock *pp_clock_now;
 
-/** Small number of this thread, modulo 256. */
-uint8_t pp_thread_number(void);
 /** A wait of this thread, which comes before its next mark. */
 void pp_wait_put(uint8_t call, uint32_t site, int64_t ns, int64_t end);
 /** Stamps and emits one mark of this thread, behind its waits. */
 void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int64_t value,
                  int32_t epoch, int32_t batch);
 
+/* ---- thread_numbers.c: threads by small numbers, which marks and kernels share ---- */
+
+/** This thread's, which makes a mark: autograd runs backward in threads of its own, and the agent
+ * pairs the marks of each by itself. */
+uint8_t pp_thread_number(void);
+/** That of a thread by CUPTI's id, or PP_THREAD_STRANGER where it has made no mark. No GIL needed.
+ */
+uint8_t pp_thread_number_of(uint32_t id);
+
 /* ---- kernels.c: when each kernel ran, by CUPTI ---- */
 
 /** The path (PATH_MAX) of a library that the process has, by how its name begins. No GIL needed. */
 bool pp_find_library(const char *name, char *path);
 
-/** Begins to record; in the training's thread, as a capture starts. NULL, or why not (static). */
-const char *pp_kernels_start(void);
+/** Begins to record; in the training's thread, as a capture starts. NULL, or why not (static).
+ * `several`: modules are on several GPUs, so the threads of launches have to be known. `look`: all
+ * threads of the training's make marks, so that others can be told from them. */
+const char *pp_kernels_start(bool several, bool look);
+/** Whether kernels of several GPUs have come in this session, whatever the modules are on. */
+bool pp_kernels_several(void);
 /** Whether CUPTI should be left and attached anew: for what was recorded, or how. */
 bool pp_kernels_full(void);
 /** Whether launches are told by records of the calls, in place of the kernels' own. */
@@ -176,20 +194,20 @@ bool pp_kernels_active(void);
 /** ns that recording kernels has cost since this was asked last, where a launch is waited for. */
 int64_t pp_kernels_cost(void);
 
-/* ---- chip.c: what the GPU is ---- */
+/* ---- chip.c: which GPUs there are, and what they are ---- */
 
-/** Fills the header's fields of the chip, where the process has one whole GPU and its driver is
- * loaded; called with a context of it current. */
+/** Fills the header's table of devices, where a driver is loaded and initialized. */
 void pp_chip_describe(pp_ring_header *header);
 
 /* ---- sampler.c: starts the program that samples the GPU ---- */
 
 /** Why it was not started, or "", into the ring. */
 void pp_sampler_none(const char *why);
-/** Has the hook's thread start it: the program's path, the ring's folder, the GPU's UUID, ns; PATH
- * and LD_LIBRARY_PATH of this process. The ring then says "started", or why not. */
-void pp_sampler_ask(const char *program, const char *folder, const char *gpu, uint32_t period,
-                    const char *paths, const char *libraries);
+/** Has the hook's thread start it: the program's path, the ring's folder, the GPU's UUID, and its
+ * number in CUDA where others of the process are sampled too, else -1; ns; PATH and LD_LIBRARY_PATH
+ * of this process. The ring then says "started", or why not. */
+void pp_sampler_ask(const char *program, const char *folder, const char *gpu, int device,
+                    uint32_t period, const char *paths, const char *libraries);
 /** Starts it where it was asked for. By the hook's thread, without the GIL. */
 void pp_sampler_poll(void);
 /** Another session: nothing is decided of its sampler. By the hook's thread, without the GIL. */
@@ -217,13 +235,25 @@ int pp_nodes_init(void);
  */
 PyObject *pp_nodes_edge(PyObject *args);
 
+/** What nodes of a layer call as backward runs them; of a loss's and a range's parts `resume` is
+ * `begin`, and `end` is `pause`. */
+typedef struct pp_self_hooks {
+    PyObject *begin;
+    PyObject *resume; /**< a call goes on that has ended, as it seemed */
+    PyObject *pause;  /**< a stretch of a parent's ends that is not its last */
+    PyObject *end;
+} pp_self_hooks;
+
 /**
- * Walks from the output back to the edge and has the nodes call `begin` and `end` as backward
- * runs them. `exits`: a list to which the nodes before the edge are added that the walk met; NULL:
- * not wanted. Returns -1 with an exception set.
+ * Walks from the output back to the edge and has the nodes call `begin`, `resume` and `end` as
+ * backward runs them. `exits`: a list to which the nodes before the edge are added that the walk
+ * met; NULL: not wanted. Returns -1 with an exception set.
  */
-int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end,
-                  PyObject *exits);
+int pp_nodes_hook(PyObject *output, PyObject *edge, const pp_self_hooks *hooks, PyObject *exits);
+
+/** Has what is run next behind each of these that are in `left` call `hook` before, but for what is
+ * in `begun`. `nodes`: a list; they have numbers. -1: exception. */
+int pp_nodes_resume(PyObject *nodes, PyObject *left, PyObject *begun, PyObject *hook);
 
 /** Adds the nodes behind every tensor in a nested value to a list. -1: exception. */
 int pp_nodes_gather(PyObject *value, PyObject *nodes);
@@ -240,6 +270,8 @@ typedef enum pp_node_kind {
     NODE_TURN,       /**< a view that turns it: one that lies as it must does so no more */
     NODE_RESHAPE,    /**< the same, but copies a gradient that does not lie as it must: behind a
                         view that turned it */
+    NODE_BROADCAST,  /**< DataParallel's, which copies parameters to replicas: it is numbered by
+                        another thread than the replicas' nodes, and is no layer's */
     NODE_CHECKPOINT, /**< a checkpoint's, which runs its forward again and then its backward */
 } pp_node_kind;
 
@@ -257,12 +289,6 @@ typedef struct pp_part {
     PyObject *exits;  /**< list of the nodes before them that they lead to; owned */
 } pp_part;
 
-/** What a parent calls as backward runs a stretch of its own nodes; `pause` ends all but the
- * last. */
-typedef struct pp_self_hooks {
-    PyObject *begin, *pause, *end;
-} pp_self_hooks;
-
 /**
  * Has each stretch of nodes of a parent, which are of none of the modules called in it, call
  * these: `begin` wherever it is come into, `pause` and `end` wherever it is left. `parts` are those
@@ -272,10 +298,9 @@ typedef struct pp_self_hooks {
 int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, size_t count,
                        const pp_self_hooks *hooks);
 
-/** Has a stretch of nodes, of these numbers and made one after the other, call `begin` and `end` as
- * backward comes into it by `nodes` and leaves it. -1: exception. */
-int pp_nodes_hook_stretch(PyObject *nodes, int64_t from, int64_t to, PyObject *begin,
-                          PyObject *end);
+/** Has a stretch of nodes, of these numbers and made one after the other, call these as backward
+ * comes into it by `nodes` and leaves it. -1: exception. */
+int pp_nodes_hook_stretch(PyObject *nodes, int64_t from, int64_t to, const pp_self_hooks *hooks);
 
 /* ---- frames.c: the forwards that are open in a thread ---- */
 
@@ -352,7 +377,8 @@ typedef enum pp_kind {
     ENTER, /* global forward pre-hook, while marking; there once */
     LEAVE, /* global forward hook, while marking */
     BACKWARD_BEGIN,
-    BACKWARD_PAUSE, /* of a parent: it goes on behind a module in it */
+    BACKWARD_RESUME, /* a call goes on that has ended, as it seemed */
+    BACKWARD_PAUSE,  /* of a parent: it goes on behind a module in it */
     BACKWARD_END,
     OPTIMIZER_BEGIN,
     OPTIMIZER_END,
@@ -370,6 +396,8 @@ int pp_marks_init(void);
 PyObject *pp_marks_callable(pp_kind kind, uint32_t layer);
 /** `partial`, with DISCOVERING: the running step has called modules already. -1: exception. */
 int pp_marks_set_state(pp_state state, bool partial);
+/** Counts steps, and looks for layers again at a step's end so many ns later; -1: exception. */
+int pp_marks_put_off(int64_t ns);
 /** Ends a running capture where it is; -1: exception. */
 int pp_marks_stop(void);
 pp_state pp_marks_state(void);
@@ -457,6 +485,23 @@ bool pp_batch_wanted(void);
 int pp_batch_see(PyObject *args, PyObject *kwargs);
 /** Writes what is known by now into the ring. -1 as above. */
 int pp_batch_tell(void);
+
+/* ---- memory.c: what torch's CUDA allocator has allocated at each mark of a step ---- */
+
+int pp_memory_init(void);
+/** torch's function that tells the allocator's statistics, and its argument: the next step that is
+ * marked alone is to be looked at; NULL: none is. */
+void pp_memory_use(PyObject *stats, PyObject *device);
+bool pp_memory_wanted(void);
+/** A step begins: asks the Python side (memory_begin) whether it may be looked at. -1: exception.
+ */
+int pp_memory_begin(PyObject *probe);
+/** Whether one is looked at; its marks are the host's. */
+bool pp_memory_active(void);
+/** It has ended: emits marks of what the Python side (memory_end) makes of it. -1: exception. */
+int pp_memory_end(PyObject *probe);
+/** It is not looked at any more. */
+void pp_memory_forget(void);
 
 /* ---- waits.c: waits of the host that are no marks yet ---- */
 
@@ -581,6 +626,15 @@ void pp_wait_calls_end(void);
 int pp_regions_init(void);
 /** A callable in place of one that the compiler returned, which it keeps. New reference. */
 PyObject *pp_regions_new(PyObject *original);
+
+/* ---- graphs.c: the graphs that regions run ---- */
+
+/** Tells one, by its launches: a list of (name of a kernel or "", a pp_ring_op, layer). *ret: there
+ * was room. -1: exception. */
+int pp_graph_tell(uint32_t graph, uint32_t region, PyObject *launches, bool *ret);
+/** One has run in this thread since then; 0: of one that was not told. The layer of the innermost
+ * forward that is open here, 0: of none. */
+uint32_t pp_graph_ran(uint32_t graph, int64_t begun);
 
 /* ---- tables.c: the hooks in torch's tables, which compiled code must not meet ---- */
 

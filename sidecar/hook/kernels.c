@@ -16,6 +16,11 @@
  * second slows each call of the runtime, which a training that waits for its launches feels:
  * docs/overhead.md has figures. So a capture has what those before show to be better.
  *
+ * Own records do not say which thread launched. That matters where other threads launch kernels
+ * than those that mark, or where a process uses several GPUs, each of which autograd has a thread
+ * for. So the first steps of each capture have the calls' records as well, and where such a thread
+ * or GPU is seen the capture ends, to go on with the calls' records alone.
+ *
  * Copies and fills have no launch in their own records. So in either case their calls are recorded,
  * beside nothing or beside those that launch; where that cannot be they are not recorded at all.
  *
@@ -57,6 +62,7 @@ enum {
     DETACH_COST = 2500000, /* ns that leaving CUPTI holds up one CUDA call: the same */
     TRIES = 8,
     COPIES_UNTOLD = 16, /* one may have been launched before */
+    LOOK_STEPS = 3,     /* of a capture in which threads that launch are looked for */
 };
 
 /* Records for which CUPTI stays attached where they tell their launches: of each it then keeps some
@@ -89,6 +95,7 @@ enum {
 enum {
     AT_START = 16,
     AT_END = 24,
+    AT_DEVICE = 40,
     AT_CONTEXT = 44, /* and, of it, the stream */
     AT_SHAPE = 52,   /* three numbers of its grid, three of its blocks, two of shared memory ... */
     SHAPE_WORDS = 4, /* ... of four bytes each */
@@ -97,7 +104,9 @@ enum {
     AT_QUEUED = 120,
     AT_SUBMITTED = 128, /* 0: a graph launched it, and `queued` is another's */
     /* and one of KIND_DRIVER or KIND_RUNTIME. */
+    AT_API_ID = 4,
     AT_API_START = 8,
+    AT_API_THREAD = 28, /* the lower half of its pthread_t */
     AT_API_CORRELATION = 32,
 };
 
@@ -183,6 +192,10 @@ typedef struct pending {
 static atomic_bool by_calls;                     /* launches are told by records of the calls */
 static atomic_bool calls_fail;                   /* they were asked for, and told nothing */
 static atomic_bool graphs;                       /* the training launches some */
+static atomic_uint devices;                      /* that kernels of it ran on, as bits */
+static atomic_bool strangers;                    /* threads that make no marks launch some */
+static atomic_bool looking;                      /* for such threads, beside own records ... */
+static _Atomic int64_t looks_until;              /* ... until so many steps were counted */
 static atomic_bool copies;                       /* are recorded, and fills */
 static atomic_bool copies_fail;                  /* they were, and their calls were not told */
 static _Atomic int64_t copies_told, copies_lost; /* in this process' life */
@@ -211,6 +224,7 @@ static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint32_t correlation;
+    uint32_t thread;
     int64_t at; /* 0: empty */
 } launches[BUCKETS][WAYS];
 static struct {
@@ -383,9 +397,9 @@ static void emit(const pp_kernel *k, uint64_t stream)
     bool behind = k->start - k->launched > BEHIND;
     atomic_fetch_add(&ran, 1);
     atomic_fetch_add(&waited, behind);
-    atomic_fetch_add(&cost, !atomic_load(&by_calls) ? OWN_COST
-                            : behind                ? CALL_COST_BEHIND
-                                                    : CALL_COST_WAITING);
+    const int call = behind ? CALL_COST_BEHIND : CALL_COST_WAITING;
+    atomic_fetch_add(&cost, (atomic_load(&by_calls) ? 0 : OWN_COST) +
+                                (atomic_load(&by_calls) || atomic_load(&looking) ? call : 0));
     pp_ring_push_kernel(k);
 }
 
@@ -394,23 +408,50 @@ static unsigned bucket_of(uint32_t correlation)
     return (correlation * UINT32_C(2654435761)) >> 18;
 }
 
+static bool is_among(const call_range *some, size_t n, uint32_t id)
+{
+    bool is = false;
+    for (size_t i = 0; i < n; i++)
+        is = is || (id >= some[i].first && id <= some[i].last);
+    return is;
+}
+
+/* Beside own records: what was told so far may be in layers that it is not of. */
+static void look_at_thread(const uint8_t *r)
+{
+    const uint32_t id = read_u32(r + AT_API_ID);
+    const bool a_launch =
+        read_u32(r) == KIND_DRIVER
+            ? is_among(driver_calls, sizeof driver_calls / sizeof *driver_calls, id)
+            : is_among(runtime_calls, sizeof runtime_calls / sizeof *runtime_calls, id);
+    if (a_launch && pp_thread_number_of(read_u32(r + AT_API_THREAD)) == PP_THREAD_STRANGER &&
+        !atomic_exchange(&strangers, true))
+        pp_ring_lose_kernels(1);
+}
+
 static void take_launch(const uint8_t *r)
 {
+    if (!atomic_load(&by_calls))
+        look_at_thread(r);
     uint32_t correlation = read_u32(r + AT_API_CORRELATION);
     unsigned bucket = bucket_of(correlation);
     unsigned oldest = 0;
     for (unsigned way = 1; way < WAYS; way++)
         oldest = launches[bucket][way].at < launches[bucket][oldest].at ? way : oldest;
     launches[bucket][oldest].correlation = correlation;
+    launches[bucket][oldest].thread = read_u32(r + AT_API_THREAD);
     launches[bucket][oldest].at = (int64_t)read_u64(r + AT_API_START) + offset;
 }
 
-static bool find_launch(uint32_t correlation, int64_t *ret)
+/* When a call launched it, and in which thread. */
+static bool find_launch(uint32_t correlation, pp_kernel *k)
 {
     unsigned bucket = bucket_of(correlation);
     for (unsigned way = 0; way < WAYS; way++)
         if (launches[bucket][way].at != 0 && launches[bucket][way].correlation == correlation) {
-            *ret = launches[bucket][way].at;
+            k->launched = launches[bucket][way].at;
+            k->flags |= (uint32_t)pp_thread_number_of(launches[bucket][way].thread)
+                        << PP_KERNEL_THREAD_SHIFT;
             return true;
         }
     return false;
@@ -422,7 +463,7 @@ static void emit_found(void)
     size_t kept = 0;
     for (size_t i = 0; i < waiting_count; i++) {
         pending *p = &waiting[i];
-        if (find_launch(p->correlation, &p->kernel.launched))
+        if (find_launch(p->correlation, &p->kernel))
             emit(&p->kernel, p->stream);
         else
             waiting[kept++] = *p;
@@ -481,27 +522,25 @@ static bool is_collective(const char *name)
     return strncmp(name, "nccl", 4) == 0;
 }
 
-/* When a kernel was launched; 0: that is not known yet; -1: it never will be. */
-static int64_t launch_of(const uint8_t *r)
+/* When it was launched; 0: that is not known yet; -1: it never will be. */
+static void set_launch(const uint8_t *r, pp_kernel *k)
 {
-    int64_t at = 0;
     int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
-    if (atomic_load(&by_calls))
-        return find_launch(read_u32(r + AT_CORRELATION), &at) ? at : 0;
-    if (queued == 0)
-        return -1;
-    if (read_u64(r + AT_SUBMITTED) == 0 && have_calls()) {
+    if (atomic_load(&by_calls)) {
+        (void)find_launch(read_u32(r + AT_CORRELATION), k);
+        return;
+    }
+    k->launched = queued == 0 ? -1 : queued + offset;
+    if (queued != 0 && read_u64(r + AT_SUBMITTED) == 0 && have_calls()) {
         atomic_store(&graphs, true);
         see_launch(queued + offset);
-        return -1;
+        k->launched = -1;
     }
-    return queued + offset;
 }
 
-static void emit_at(pp_kernel *k, uint64_t stream, int64_t launched)
+static void emit_launched(const pp_kernel *k, uint64_t stream)
 {
-    k->launched = launched;
-    see_launch(launched);
+    see_launch(k->launched);
     if (waiting_count && newest > found_at + LOOK_EVERY)
         emit_found(); /* before what was launched so much later */
     emit(k, stream);
@@ -521,22 +560,26 @@ static void take_kernel(const uint8_t *r)
 {
     int64_t begin = (int64_t)read_u64(r + AT_START);
     int64_t end = (int64_t)read_u64(r + AT_END);
-    int64_t launched = launch_of(r);
-    bool known = launched > 0;
-    if (begin <= 0 || end < begin || launched < 0 || (!known && waiting_count == PENDING)) {
+    const uint32_t device = read_u32(r + AT_DEVICE);
+    pp_kernel k = {0};
+    set_launch(r, &k);
+    bool known = k.launched > 0;
+    if (begin <= 0 || end < begin || k.launched < 0 || (!known && waiting_count == PENDING) ||
+        device >= PP_RING_DEVICES) {
         pp_ring_lose_kernels(1); /* or it did not run to its end */
         return;
     }
     const char *name = NULL;
     memcpy(&name, r + AT_NAME, sizeof name);
-    pp_kernel k = {.start = begin + offset,
-                   .duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin),
-                   .flags = (is_collective(name) ? PP_KERNEL_COLLECTIVE : 0) |
-                            pp_names_number(name) << PP_KERNEL_NAME_SHIFT,
-                   .shape = shape_of(r)};
+    atomic_fetch_or(&devices, 1U << device);
+    k.start = begin + offset;
+    k.duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin);
+    k.flags |= (is_collective(name) ? PP_KERNEL_COLLECTIVE : 0) | device << PP_KERNEL_DEVICE_SHIFT |
+               pp_names_number(name) << PP_KERNEL_NAME_SHIFT;
+    k.shape = shape_of(r);
     uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
-        emit_at(&k, stream, launched);
+        emit_launched(&k, stream);
     else
         waiting[waiting_count++] = (pending){.kernel = k,
                                              .stream = stream,
@@ -552,7 +595,7 @@ static void take_copy(const uint8_t *r, int kind)
     if (!pp_copy_read(r, kind, &k, &correlation))
         return;
     k.start += offset;
-    if (find_launch(correlation, &k.launched))
+    if (find_launch(correlation, &k))
         emit(&k, 0);
     else if (waiting_count < PENDING)
         waiting[waiting_count++] = (pending){.kernel = k,
@@ -710,11 +753,11 @@ static bool set_clock(void)
 }
 
 /* One of them that this CUPTI does not know is never made. */
-static void record_them(int (*set)(uint32_t, uint8_t), const call_range *some, size_t n)
+static void record_them(int (*set)(uint32_t, uint8_t), const call_range *some, size_t n, uint8_t on)
 {
     for (size_t i = 0; i < n; i++)
         for (uint32_t id = some[i].first; id <= some[i].last; id++)
-            (void)set(id, 1);
+            (void)set(id, on);
 }
 
 static void record_none(int (*set)(uint32_t, uint8_t))
@@ -733,13 +776,30 @@ static bool record_calls(bool launch)
         return false;
     record_none(cupti.runtime_api);
     if (launch)
-        record_them(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls);
-    record_them(cupti.runtime_api, runtime_copies, sizeof runtime_copies / sizeof *runtime_copies);
+        record_them(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls,
+                    1);
+    record_them(cupti.runtime_api, runtime_copies, sizeof runtime_copies / sizeof *runtime_copies,
+                1);
     record_none(cupti.driver_api);
     if (launch)
-        record_them(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls);
-    record_them(cupti.driver_api, driver_copies, sizeof driver_copies / sizeof *driver_copies);
+        record_them(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls, 1);
+    record_them(cupti.driver_api, driver_copies, sizeof driver_copies / sizeof *driver_copies, 1);
     return true;
+}
+
+static int64_t steps_now(void)
+{
+    return pp_ring() ? __atomic_load_n(&pp_ring()->steps, __ATOMIC_RELAXED) : 0;
+}
+
+/* Beside own records: enough was seen, calls that launch are recorded no more. */
+static void stop_looking(void)
+{
+    if (!atomic_load(&looking) || steps_now() < atomic_load(&looks_until))
+        return;
+    atomic_store(&looking, false);
+    record_them(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls, 0);
+    record_them(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls, 0);
 }
 
 static void disable_calls(void)
@@ -758,16 +818,19 @@ static void disable_copies(void)
 }
 
 /* Why copies and fills are not recorded beside kernels; NULL: they are. */
-static const char *enable_copies(void)
+static const char *enable_copies(bool look)
 {
     if (!cupti.driver_api)
         return "CUPTI before CUDA 12.4 tells no launches of copies";
     if (atomic_load(&copies_fail) || atomic_load(&calls_fail))
         return "CUPTI tells no launches of copies";
-    if ((atomic_load(&by_calls) || record_calls(false)) &&
+    atomic_store(&looks_until, steps_now() + LOOK_STEPS);
+    atomic_store(&looking, look && !atomic_load(&by_calls));
+    if ((atomic_load(&by_calls) || record_calls(look)) &&
         cupti.enable(PP_CUPTI_MEMCPY) == CUPTI_OK && cupti.enable(PP_CUPTI_MEMSET) == CUPTI_OK &&
         cupti.enable(PP_CUPTI_MEMCPY_PEERS) == CUPTI_OK)
         return NULL;
+    atomic_store(&looking, false);
     disable_copies();
     return "CUPTI refuses to record copies";
 }
@@ -792,18 +855,27 @@ static void forget_session(void)
     session = pp_ring_session();
     pp_pace_forget();
     atomic_store(&graphs, false);
+    atomic_store(&devices, 0);
+    atomic_store(&strangers, false);
 }
 
-static void choose_records(void)
+bool pp_kernels_several(void)
+{
+    return __builtin_popcount(atomic_load(&devices)) > 1;
+}
+
+/* Own records have no thread: they do where all that is open is one thread's. */
+static void choose_records(bool several)
 {
     forget_session();
     bool better = calls_are_better();
-    atomic_store(&by_calls, have_calls() && (better || atomic_load(&graphs)));
+    atomic_store(&by_calls, have_calls() && (better || several || pp_kernels_several() ||
+                                             atomic_load(&strangers) || atomic_load(&graphs)));
 }
 
-static bool enable(void)
+static bool enable(bool several)
 {
-    choose_records();
+    choose_records(several);
     return cupti.callbacks(buffer_wanted, buffer_filled) == CUPTI_OK &&
            (atomic_load(&by_calls) ? record_calls(true) : cupti.latency(1) == CUPTI_OK) &&
            cupti.enable(KIND_KERNEL) == CUPTI_OK;
@@ -812,6 +884,7 @@ static bool enable(void)
 static void disable(void)
 {
     (void)cupti.disable(KIND_KERNEL);
+    atomic_store(&looking, false);
     if (atomic_exchange(&copies, false))
         disable_copies();
     if (atomic_load(&by_calls))
@@ -828,7 +901,9 @@ bool pp_kernels_full(void)
         return true;
     if (atomic_load(&by_calls))
         return atomic_load(&calls_fail);
-    return atomic_load(&attached) >= RECORDS_MAX || (have_calls() && atomic_load(&graphs));
+    return atomic_load(&attached) >= RECORDS_MAX ||
+           (have_calls() &&
+            (atomic_load(&graphs) || atomic_load(&strangers) || pp_kernels_several()));
 }
 
 bool pp_kernels_closing(void)
@@ -861,14 +936,17 @@ static const char *refusal_of_version(void)
     return atomic_load(&ever_left) ? "CUPTI before CUDA 12.6 is attached once in a process" : NULL;
 }
 
-const char *pp_kernels_start(void)
+const char *pp_kernels_start(bool several, bool look)
 {
     if (getenv("CUDA_INJECTION64_PATH"))
         return "a profiler is injected (CUDA_INJECTION64_PATH)";
     const char *why = load();
     if (why)
         return why;
-    if (!pp_kernels_full() && atomic_compare_exchange_strong(&state, &(int){ENDING}, ON))
+    if (several && !have_calls())
+        return "CUPTI tells no threads of launches";
+    if (!pp_kernels_full() && (!several || atomic_load(&by_calls)) &&
+        atomic_compare_exchange_strong(&state, &(int){ENDING}, ON))
         return NULL; /* the capture before has just ended: it goes on */
     if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
         return "the capture before is not read yet";
@@ -885,7 +963,7 @@ const char *pp_kernels_start(void)
         return "a profiler has changed CUPTI's clock";
     reset();
     pp_cupti_rate_use();
-    if (!enable()) {
+    if (!enable(several)) {
         if (atomic_load(&by_calls))
             atomic_store(&calls_fail, true);
         disable();
@@ -893,7 +971,7 @@ const char *pp_kernels_start(void)
         pp_ring_cost(DETACH_COST);
         return "CUPTI refuses to record kernels";
     }
-    why = enable_copies();
+    why = enable_copies(look);
     atomic_store(&copies, !why);
     if (pp_ring())
         pp_copy_text(pp_ring()->copies, sizeof pp_ring()->copies, why ? why : "");
@@ -1005,8 +1083,10 @@ int64_t pp_kernels_poll(bool last)
         return INT64_MAX;
     (void)pthread_mutex_lock(&api);
     int now = atomic_load(&state);
-    if (now != OUT)
+    if (now != OUT) {
+        stop_looking();
         flush(last);
+    }
     news came = await_kernels();
     if (last && now != OUT) {
         complete(INT64_MAX); /* the process ends, and CUPTI with it */

@@ -16,6 +16,7 @@
  */
 #include "hook.h"
 #include "sidecar/hook/steps.h"
+#include "sidecar/hook/turns.h"
 
 #include <string.h>
 
@@ -45,15 +46,16 @@ typedef struct marker {
 static struct {
     pp_state state;
     bool phases[3];
-    bool partial;       /* discovering began within a step: what it called first was missed */
-    bool news;          /* discovering began with a module that was not known */
-    bool merged;        /* the running step holds the one before, whose end was not seen */
-    bool exceptions;    /* forwards that end in one are told */
-    bool settling;      /* a settle is running, or has failed: not again */
-    bool quiet;         /* the callables' own cost is being measured */
-    bool resting;       /* no step came while discovering: wait for one without a forward hook */
-    int64_t stepless;   /* since when a step is awaited, ns; 0: it is not looked at */
-    int64_t patience;   /* how long a step is awaited, ns */
+    bool partial;        /* discovering began within a step: what it called first was missed */
+    bool news;           /* discovering began with a module that was not known */
+    bool merged;         /* the running step holds the one before, whose end was not seen */
+    bool exceptions;     /* forwards that end in one are told */
+    bool settling;       /* a settle is running, or has failed: not again */
+    bool quiet;          /* the callables' own cost is being measured */
+    bool resting;        /* no step came while discovering: wait for one without a forward hook */
+    int64_t rests_until; /* ns: or so long */
+    int64_t stepless;    /* since when a step is awaited, ns; 0: it is not looked at */
+    int64_t patience;    /* how long a step is awaited, ns */
     int64_t looked;     /* when layers were looked for because of a module that was not known, ns */
     int64_t look_after; /* not before so long after that */
     const void *trainer; /* the thread whose steps are counted: as pp_frames_thread has it */
@@ -64,6 +66,7 @@ static struct {
     bool by_hand;        /* the program says itself where its steps end */
     bool stepped;        /* an optimizer has, since a scaler looked at its gradients last */
     const void *stepper; /* the thread in which it did */
+    pp_turns turns;      /* by threads in which optimizers step */
     Py_hash_t latest[3]; /* the optimizers that did last, or were skipped, the latest first */
     bool ended;          /* a step has ended, and none has begun since */
     int64_t steps;
@@ -91,6 +94,8 @@ static void show_state(pp_state s)
         pp_kernels_end(); /* also where recording began and marking did not */
     if (hook.state == MARKING && s != MARKING)
         pp_ring_cost_add(pp_ring_cost_hold(false));
+    if (s != MARKING)
+        pp_memory_forget();
     hook.state = s;
     if (pp_ring()) {
         __atomic_store_n(&pp_ring()->isolating, s == ISOLATING, __ATOMIC_RELAXED);
@@ -191,6 +196,32 @@ static bool trains(PyObject *module)
     return yes;
 }
 
+/*
+ * DataParallel makes its modules anew in each forward (torch.nn.parallel.replicate), and calls
+ * these in threads. Such a replica has a copy of the original's attributes: the table of its
+ * forward pre-hooks is the original's own, by whose address both are known. A borrowed reference;
+ * NULL: it is no replica.
+ */
+static PyObject *table_of_replica(PyObject *module)
+{
+    PyObject *attributes = PyObject_GetAttrString(module, "__dict__");
+    PyObject *table = NULL;
+    if (attributes && PyDict_Check(attributes) &&
+        PyDict_GetItemString(attributes, "_is_replica") == Py_True)
+        table = PyDict_GetItemString(attributes, "_forward_pre_hooks"); /* the original has it */
+    Py_XDECREF(attributes);
+    PyErr_Clear();
+    return table;
+}
+
+/* Where a module is, or the one that it is a replica of. */
+static uint32_t place_of(PyObject *module)
+{
+    const uint32_t place = pp_module_map_find(module);
+    PyObject *table = place == PP_PLACE_NONE ? table_of_replica(module) : NULL;
+    return table ? pp_module_map_find(table) : place;
+}
+
 /* Remembers what is called in a step, to find the layers among it. */
 static int discover(PyObject *module)
 {
@@ -207,7 +238,12 @@ static int discover(PyObject *module)
         return -1;
     if (phase == PP_MARK_RECOMPUTE)
         return 0; /* known from its forward, or of the compiler's own making */
-    PyObject *weak = PyWeakref_NewRef(module, NULL);
+    PyObject *table = table_of_replica(module);
+    PyObject *weak = PyWeakref_NewRef(table ? table : module, NULL);
+    if (!weak && table) {
+        PyErr_Clear(); /* a torch whose tables cannot be referred to: replicas are not told */
+        return 0;
+    }
     int rc = weak ? PyList_Append(hook.collected, weak) : -1;
     Py_XDECREF(weak);
     return rc;
@@ -270,11 +306,13 @@ static int make_hooks(uint32_t layer)
     pp_self_hooks *h = &backward[layer];
     if (!h->begin)
         h->begin = pp_marks_callable(BACKWARD_BEGIN, layer);
+    if (!h->resume)
+        h->resume = pp_marks_callable(BACKWARD_RESUME, layer);
     if (!h->pause)
         h->pause = pp_marks_callable(BACKWARD_PAUSE, layer);
     if (!h->end)
         h->end = pp_marks_callable(BACKWARD_END, layer);
-    return h->begin && h->pause && h->end ? 0 : -1;
+    return h->begin && h->resume && h->pause && h->end ? 0 : -1;
 }
 
 /* The nodes of a loss that lead to its module; each time that they run is a part of its call. */
@@ -282,7 +320,8 @@ static int hook_loss(const pp_engine_nodes *nodes, PyObject *args)
 {
     const pp_self_hooks *h = &backward[nodes->layer];
     PyObject *edge = make_hooks(nodes->layer) < 0 ? NULL : PyLong_FromLongLong(nodes->from);
-    int rc = edge ? pp_nodes_hook(args, edge, h->begin, h->pause, NULL) : -1;
+    const pp_self_hooks parts = {h->begin, h->begin, h->pause, h->pause};
+    int rc = edge ? pp_nodes_hook(args, edge, &parts, NULL) : -1;
     Py_XDECREF(edge);
     return rc;
 }
@@ -329,6 +368,8 @@ static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
 /* What START and STEP say of the capture's times. */
 static uint8_t clock_flags(void)
 {
+    if (pp_memory_active())
+        return PP_MARK_STEP_MEMORY;
     return pp_clock_now == &pp_clock_kernels ? PP_MARK_KERNELS : 0;
 }
 
@@ -399,7 +440,7 @@ static int look_again(PyObject *module)
 
 static int enter_marking(PyObject *module, PyObject *args)
 {
-    uint32_t place = pp_module_map_find(module);
+    uint32_t place = place_of(module);
     if (pp_ring_mode_now() != PP_RING_SAMPLE && stepless())
         return stop_here(); /* it is over, but no step comes at whose end it could stop */
     pp_ring_cost(hook.call_cost);
@@ -444,7 +485,7 @@ static int hook_backward(const pp_frame *f, PyObject *output, pp_part *part)
     if (make_hooks(f->layer) < 0)
         return -1;
     if (!f->parent)
-        return pp_nodes_hook(output, f->edge, h->begin, h->end, part ? part->exits : NULL);
+        return pp_nodes_hook(output, f->edge, h, part ? part->exits : NULL);
     if (f->backwards != backwards() || f->too_many) {
         pp_engine_untold();
         return 0;
@@ -519,7 +560,7 @@ static int on_leave(PyObject *module, PyObject *output)
         pp_frames_clear(0);
         return 0;
     }
-    uint32_t place = pp_module_map_find(module);
+    uint32_t place = place_of(module);
     if (!is_layer(place) || pp_frames_return(place & PP_PLACE_LAYER))
         return 0;
     pp_frame f;
@@ -654,10 +695,12 @@ static int on_backward(const marker *m)
         if (queue_callback(COMMUNICATION_BEGIN) < 0)
             return -1;
     }
+    const bool begins = m->kind == BACKWARD_BEGIN || m->kind == BACKWARD_RESUME;
     const unsigned flags = (m->kind == BACKWARD_PAUSE ? PP_MARK_PAUSES : 0) |
+                           (m->kind == BACKWARD_RESUME ? PP_MARK_RESUMES : 0) |
                            (pp_ranges_is(m->layer) ? PP_MARK_RANGE : 0);
-    pp_mark_put(m->kind == BACKWARD_BEGIN ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD,
-                (uint8_t)flags, m->layer, 0, 0, 0);
+    pp_mark_put(begins ? PP_MARK_BEGIN : PP_MARK_END, PP_MARK_BACKWARD, (uint8_t)flags, m->layer, 0,
+                0, 0);
     return 0;
 }
 
@@ -689,6 +732,9 @@ static int put_start(void)
     hook.trainer = pp_frames_thread();
     hook.closures = 0;
     pp_ranges_clear();
+    /* Marks that wait for the GPU would be written among those of the step. */
+    if (pp_memory_wanted() && !pp_clock_cuda_behind() && pp_memory_begin(hook.probe) < 0)
+        return -1;
     put_edge(PP_MARK_START);
     return pp_engine_step();
 }
@@ -753,18 +799,43 @@ static int position(int32_t *epoch, int32_t *batch)
     return ok ? 0 : -1;
 }
 
+/* What is open or queued still ended in an exception. */
+static void close_all(void)
+{
+    pp_frames_clear(0);
+    hook.closures = 0;
+    spans = 0;
+    hook.awaiting = false;
+    hook.stepless = 0;
+}
+
+/* A step that was looked at for what it allocates: the capture's times begin behind it. */
+static int on_memory_step(void)
+{
+    pp_ranges_step();
+    if (pp_memory_end(hook.probe) < 0)
+        return -1;
+    pp_mark_put(PP_MARK_STEP, 0, PP_MARK_STEP_MEMORY, 0, hook.steps - 1, PP_MARK_UNKNOWN,
+                PP_MARK_UNKNOWN);
+    close_all();
+    pp_pace_pause(); /* how long it took is the cost of nothing else */
+    if (pp_ring_mode_now() == PP_RING_SAMPLE)
+        return put_start();
+    put_edge(PP_MARK_STOP);
+    show_state(STOPPING);
+    return 0;
+}
+
 static int on_step(void)
 {
     int32_t epoch, batch;
+    if (pp_memory_active())
+        return on_memory_step();
     if (position(&epoch, &batch) < 0)
         return -1;
     pp_ranges_step();
     pp_mark_put(PP_MARK_STEP, 0, clock_flags(), 0, hook.steps - 1, epoch, batch);
-    pp_frames_clear(0);
-    hook.closures = 0;
-    spans = 0; /* and what is open or queued still ended in an exception */
-    hook.awaiting = false;
-    hook.stepless = 0;
+    close_all();
     if (pp_engine_step() < 0)
         return -1;
     int64_t begun = pp_now();
@@ -812,7 +883,7 @@ static int on_step_end(void)
         return on_found();
     if (hook.state == ISOLATING)
         return is_trainer() ? on_isolating() : 0;
-    if (hook.resting && pp_ring_mode_now() == PP_RING_SAMPLE) {
+    if (hook.resting && pp_ring_mode_now() == PP_RING_SAMPLE && pp_now() >= hook.rests_until) {
         hook.resting = false;
         return call_probe("resume");
     }
@@ -858,11 +929,44 @@ static Py_hash_t skipped_optimizer(void)
     return latest[0] == latest[1] ? latest[0] : latest[0] == latest[2] ? latest[1] : 0;
 }
 
+/* A number of this thread that no other has had: one that has ended is none that comes back. */
+static unsigned thread_ever(void)
+{
+    static unsigned latest;
+    static _Thread_local unsigned mine;
+    if (mine == 0)
+        mine = ++latest;
+    return mine;
+}
+
+/* Steps of two trainings in threads of one process would be taken for one's. Said while the
+ * optimizer is open: torch walks its hooks, which must stay. Optimizers that step within backward
+ * do so in autograd's threads. */
+static int refuse_turns(bool *ret_refused)
+{
+    int64_t backward_id = -1;
+    *ret_refused = false;
+    if (hook.state == OFF)
+        return 0;
+    if (number_of(pp_torch_api.graph_task, &backward_id) < 0)
+        return -1;
+    *ret_refused = backward_id < 0 && hook.depth > 0 && pp_turns_take(&hook.turns, thread_ever());
+    if (!*ret_refused)
+        return 0;
+    PyObject *done =
+        PyObject_CallMethod(hook.probe, "stand_aside", "s", "several threads train in one process");
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 static int on_optimizer_end(PyObject *optimizer)
 {
+    bool refused;
     Py_hash_t id = PyObject_Hash(optimizer);
-    if (id == -1)
+    if (id == -1 || refuse_turns(&refused) < 0)
         return -1;
+    if (refused)
+        return 0;
     bool again = hook.ended && id == hook.outermost;
     if (again || (hook.depth > 0 && --hook.depth > 0))
         return 0;
@@ -1061,6 +1165,7 @@ static int dispatch(const marker *m, PyObject *args)
     case LEAVE:
         return look_at_batch(args) < 0 ? -1 : on_leave(first, PyTuple_GetItem(args, n - 1));
     case BACKWARD_BEGIN:
+    case BACKWARD_RESUME:
     case BACKWARD_PAUSE:
     case BACKWARD_END:
         return on_backward(m);
@@ -1148,6 +1253,7 @@ int pp_marks_set_state(pp_state state, bool partial)
     hook.partial = partial;
     hook.stepless = 0;
     hook.resting = hook.resting && state == COUNTING;
+    hook.rests_until = 0;
     if (state != MARKING)
         pp_frames_clear(0);
     if (state == OFF) {
@@ -1155,6 +1261,15 @@ int pp_marks_set_state(pp_state state, bool partial)
         pp_pace_pause(); /* what comes until it counts again is not seen */
     }
     show_state(state);
+    return 0;
+}
+
+int pp_marks_put_off(int64_t ns)
+{
+    if (pp_marks_set_state(COUNTING, false) < 0)
+        return -1;
+    hook.resting = true;
+    hook.rests_until = pp_now() + ns;
     return 0;
 }
 

@@ -212,29 +212,59 @@ static PyObject *m_record(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *why;
-    if (!PyArg_ParseTuple(args, "s", &why))
+    int several, look;
+    if (!PyArg_ParseTuple(args, "spp", &why, &several, &look))
         return NULL;
     int64_t begun = pp_now();
     if (pp_clock_now == &pp_clock_host)
         why = "no GPU is used";
-    else if (!*why && !(why = pp_kernels_start()))
+    else if (!*why && !(why = pp_kernels_start(several, look)))
         pp_clock_now = &pp_clock_kernels;
     if (pp_ring()) {
         pp_copy_text(pp_ring()->kernels, sizeof pp_ring()->kernels, why ? why : "");
         pp_copy_text(pp_ring()->clock, sizeof pp_ring()->clock, pp_clock_now->name);
     }
     pp_ring_cost(pp_now() - begun);
-    return PyBool_FromLong(pp_clock_now == &pp_clock_kernels);
+    return PyUnicode_FromString(why ? why : "");
+}
+
+static PyObject *m_several(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(pp_kernels_several());
+}
+
+static PyObject *m_device(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int number;
+    if (!PyArg_ParseTuple(args, "i", &number))
+        return NULL;
+    const pp_ring_header *h = pp_ring();
+    return PyUnicode_FromString(
+        h && number >= 0 && number < PP_RING_DEVICES ? h->devices[number].uuid : "");
+}
+
+static PyObject *m_put_off(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long ns;
+    if (!PyArg_ParseTuple(args, "L", &ns))
+        return NULL;
+    return pp_marks_put_off(ns) < 0 ? NULL : none();
 }
 
 static PyObject *m_sample_gpu(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *program, *folder, *gpu, *paths, *libraries;
+    int device;
     unsigned int period;
-    if (!PyArg_ParseTuple(args, "yyyIyy", &program, &folder, &gpu, &period, &paths, &libraries))
+    if (!PyArg_ParseTuple(args, "yyyiIyy", &program, &folder, &gpu, &device, &period, &paths,
+                          &libraries))
         return NULL;
-    pp_sampler_ask(program, folder, gpu, period, paths, libraries);
+    pp_sampler_ask(program, folder, gpu, device, period, paths, libraries);
     pp_ring_wake(false);
     return none();
 }
@@ -338,6 +368,28 @@ static PyObject *m_again(PyObject *self, PyObject *args)
     return pp_spans_again(original, begins, layer <= PP_RING_LAYERS ? layer : 0);
 }
 
+static PyObject *m_graph(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int graph, region;
+    PyObject *launches;
+    bool room = false;
+    if (!PyArg_ParseTuple(args, "IIO!", &graph, &region, &PyList_Type, &launches) ||
+        pp_graph_tell(graph, region, launches, &room) < 0)
+        return NULL;
+    return PyBool_FromLong(room);
+}
+
+static PyObject *m_ran(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int graph;
+    long long begun;
+    if (!PyArg_ParseTuple(args, "IL", &graph, &begun))
+        return NULL;
+    return PyLong_FromUnsignedLong(pp_graph_ran(graph, begun));
+}
+
 static PyObject *m_region(PyObject *self, PyObject *original)
 {
     (void)self;
@@ -390,6 +442,16 @@ static PyObject *m_skip(PyObject *self, PyObject *args)
     return none();
 }
 
+static PyObject *m_whole(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int layer, reason;
+    if (!PyArg_ParseTuple(args, "II", &layer, &reason))
+        return NULL;
+    pp_ring_tell_whole(layer, reason);
+    return none();
+}
+
 static PyObject *m_paused(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -408,6 +470,19 @@ static PyObject *m_waits(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!UO", &PyList_Type, &targets, &folder, &device))
         return NULL;
     return pp_wait_calls_begin(targets, folder, device) < 0 ? NULL : none();
+}
+
+static PyObject *m_memory(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *stats, *device;
+    const char *why;
+    if (!PyArg_ParseTuple(args, "OOs", &stats, &device, &why))
+        return NULL;
+    pp_memory_use(stats == Py_None ? NULL : stats, stats == Py_None ? NULL : device);
+    if (pp_ring())
+        pp_copy_text(pp_ring()->memory, sizeof pp_ring()->memory, why);
+    return none();
 }
 
 static PyObject *m_engine(PyObject *self, PyObject *args)
@@ -624,7 +699,11 @@ static PyMethodDef functions[] = {
      "Takes weak references to the modules called while discovering."},
     {"use_clock", m_use_clock, METH_O, "None: host; else torch's function for the stream."},
     {"record", m_record, METH_VARARGS,
-     "Records kernels from here on, unless it is told why not; whether it does."},
+     "Records kernels from here on, unless it is told why not, and why it does not."},
+    {"several", m_several, METH_NOARGS, "Whether kernels of several GPUs were seen."},
+    {"device", m_device, METH_VARARGS, "UUID of a GPU by CUDA's number, \"\": not known."},
+    {"put_off", m_put_off, METH_VARARGS,
+     "Counts steps for some ns; then it looks for layers again."},
     {"sample_gpu", m_sample_gpu, METH_VARARGS,
      "Has the sampler started, all bytes: program, ring's folder, GPU, ns, PATH, LD_LIBRARY_PATH."},
     {"sample_no_gpu", m_sample_no_gpu, METH_VARARGS, "Says in the ring why it is not."},
@@ -642,14 +721,21 @@ static PyMethodDef functions[] = {
     {"exceptions", m_exceptions, METH_O, "Whether LEAVE tells of forwards that raise, too."},
     {"look_anew", m_look_anew, METH_NOARGS, "Looks at modules that are not known, from now on."},
     {"region", m_region, METH_O, "A callable in place of a compiled one, that marks its calls."},
+    {"graph", m_graph, METH_VARARGS,
+     "Tells a compiled graph as a region runs it, by its launches."},
+    {"ran", m_ran, METH_VARARGS, "One has run: its number, since when; the layer that is open."},
     {"isolate", m_isolate, METH_VARARGS,
      "Whether layers are to be replayed in this capture, and why not."},
     {"dwell", m_dwell, METH_VARARGS, "A mark of a dwell: kind, layer or number, phase or flag."},
     {"left_out", m_skip, METH_VARARGS, "A layer is not replayed in a phase: why, by number."},
+    {"whole", m_whole, METH_VARARGS, "Layers in a layer are not told: why, by number."},
     {"paused", m_paused, METH_VARARGS, "ns that the training was paused for replays."},
     {"waits", m_waits, METH_VARARGS,
      "Counts these calls while steps are marked; torch's folder and device."},
     {"waits_end", m_waits_end, METH_NOARGS, "Puts back what torch's methods call."},
+    {"memory", m_memory, METH_VARARGS,
+     "Tells what the next step allocates, by this function of its allocator's statistics and a "
+     "device; None, and why not."},
     {"engine", m_engine, METH_VARARGS,
      "Marks when autograd's engine runs: its method, that's class, layers of loss and gradients; "
      "whether it is known."},
@@ -686,6 +772,7 @@ PyMODINIT_FUNC PyInit__marks(void)
                                         "ENTER",
                                         "LEAVE",
                                         "BACKWARD_BEGIN",
+                                        "BACKWARD_RESUME",
                                         "BACKWARD_PAUSE",
                                         "BACKWARD_END",
                                         "OPTIMIZER_BEGIN",
@@ -703,7 +790,7 @@ PyMODINIT_FUNC PyInit__marks(void)
     PyObject *module = NULL;
     pp_marks_use_pausing(pp_spans_pausing);
     if (pp_nodes_init() == 0 && pp_marks_init() == 0 && pp_batch_init() == 0 &&
-        pp_spans_init() == 0 && pp_regions_init() == 0)
+        pp_spans_init() == 0 && pp_regions_init() == 0 && pp_memory_init() == 0)
         module = PyModule_Create(&definition);
     static const struct {
         const char *name;

@@ -11,13 +11,15 @@
  * back to back with these, so they carry no hook.
  *
  * Where branches meet, the engine adds their gradients up behind the hooks of the node that comes
- * last, and before anything else. Nothing of the layer's may be awaited behind that, or the sum
- * would be taken for its work: so no hook is on AccumulateGrad, and views, which launch nothing,
- * are looked through, but for one that has to copy its gradient. What adding into a parameter's
- * .grad takes is no layer's.
+ * last, and before anything else; into a parameter's .grad as soon as its gradient is there.
+ * Neither is the layer's: so no hook is on AccumulateGrad, and views, which launch nothing, are
+ * looked through, but for one that has to copy its gradient. What the layer has left to do behind
+ * such a node (autocast's cast of a weight, behind the product that leads to the input) begins with
+ * `resume`: the engine runs nodes in the order of their numbers, the last first.
  */
 #include "hook.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { NODES_MAX = 65536, DEPTH_MAX = 4, VIEWS_MAX = 8, TYPES_MAX = 1024 };
@@ -148,11 +150,62 @@ int pp_nodes_end(PyObject *node, PyObject *hook)
     return hook_node(node, s_register_hook, hook);
 }
 
+typedef struct numbered {
+    PyObject *node;
+    int64_t number;
+} numbered;
+
+static int order_number(const void *pa, const void *pb)
+{
+    const numbered *a = pa, *b = pb;
+    return (a->number < b->number) - (a->number > b->number);
+}
+
+static int resume_behind(const numbered *nodes, Py_ssize_t n, PyObject *left, PyObject *begun,
+                         PyObject *hook)
+{
+    for (Py_ssize_t i = 0; i + 1 < n; i++) {
+        PyObject *next = nodes[i + 1].node;
+        int ends = next == nodes[i].node ? 0 : PySequence_Contains(left, nodes[i].node);
+        int begins = ends > 0 ? PySequence_Contains(begun, next) : 0;
+        if (ends < 0 || begins < 0 ||
+            (ends && !begins && hook_node(next, s_register_prehook, hook) < 0))
+            return -1;
+    }
+    return 0;
+}
+
+int pp_nodes_resume(PyObject *nodes, PyObject *left, PyObject *begun, PyObject *hook)
+{
+    const Py_ssize_t n = PyList_Size(nodes);
+    if (n < 2)
+        return 0;
+    PyObject *ends = PySet_New(left), *begins = PySet_New(begun);
+    numbered *all = malloc((size_t)n * sizeof *all);
+    int rc = ends && begins && all ? 0 : -1;
+    if (!all)
+        (void)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; rc == 0 && i < n; i++) {
+        all[i].node = PyList_GetItem(nodes, i);
+        rc = pp_nodes_number(all[i].node, &all[i].number);
+    }
+    if (rc == 0) {
+        qsort(all, (size_t)n, sizeof *all, order_number);
+        rc = resume_behind(all, n, ends, begins, hook);
+    }
+    free(all);
+    Py_XDECREF(ends);
+    Py_XDECREF(begins);
+    return rc;
+}
+
 typedef struct walk {
     PyObject *queue;   /* list of the nodes found, in order */
     PyObject *visited; /* the same as a set */
+    PyObject *begun;   /* list of those that made the output */
+    PyObject *left;    /* list of those from which the layer is left */
     PyObject *edge;
-    PyObject *end;
+    const pp_self_hooks *hooks;
     PyObject *exits; /* list of the nodes before the edge that were met, or NULL */
 } walk;
 
@@ -184,6 +237,7 @@ static int kind_by_name(PyObject *type)
         {"UnsqueezeBackward", NODE_VIEW},
         {"SqueezeBackward", NODE_VIEW},
         {"CheckpointFunction", NODE_CHECKPOINT},
+        {"BroadcastBackward", NODE_BROADCAST},
     };
     PyObject *name = PyObject_GetAttr(type, s_name);
     PyObject *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
@@ -233,20 +287,19 @@ static int look_at(const look *from, PyObject *to)
 {
     walk *w = from->walk;
     successors *ret = from->found;
-    int in = inside(to, w->edge);
-    if (in < 0)
+    int kind = pp_nodes_kind(to);
+    int in = kind == NODE_BROADCAST ? 0 : inside(to, w->edge);
+    if (kind < 0 || in < 0)
         return -1;
     if (in == 0) {
         ret->outward = true;
         return w->exits ? PyList_Append(w->exits, to) : 0;
     }
-    int kind = from->depth < VIEWS_MAX ? pp_nodes_kind(to) : NODE_WORK;
+    kind = from->depth < VIEWS_MAX ? kind : NODE_WORK;
     if (kind == NODE_VIEW || kind == NODE_TURN || (kind == NODE_RESHAPE && !from->turned)) {
         look further = {w, from->depth + 1, from->turned || kind == NODE_TURN, ret};
         return look_behind(to, &further);
     }
-    if (kind < 0)
-        return -1;
     ret->working = true;
     return visit(w, to);
 }
@@ -297,10 +350,12 @@ static int walk_node(walk *w, PyObject *node)
     if (kind < 0 || look_behind(node, &from) < 0)
         return -1;
     const bool leaves = behind.outward || !behind.working;
-    return leaves ? pp_nodes_end(node, w->end) : 0;
+    if (!leaves)
+        return 0;
+    return pp_nodes_end(node, w->hooks->end) < 0 ? -1 : PyList_Append(w->left, node);
 }
 
-static int walk_all(walk *w, PyObject *outputs, PyObject *begin)
+static int walk_all(walk *w, PyObject *outputs)
 {
     for (Py_ssize_t i = 0; i < PyList_Size(outputs); i++) {
         PyObject *node = PyList_GetItem(outputs, i);
@@ -311,28 +366,35 @@ static int walk_all(walk *w, PyObject *outputs, PyObject *begin)
         /* A layer that hands its input through has no node; a leaf tensor is no work of its. */
         if (!in || seen || accumulates(node))
             continue;
-        if (pp_nodes_begin(node, begin) < 0 || visit(w, node) < 0)
+        if (pp_nodes_begin(node, w->hooks->begin) < 0 || visit(w, node) < 0 ||
+            PyList_Append(w->begun, node) < 0)
             return -1;
     }
     for (Py_ssize_t i = 0; i < PyList_Size(w->queue); i++)
         if (walk_node(w, PyList_GetItem(w->queue, i)) < 0)
             return -1;
-    return 0;
+    return PyLong_Check(w->edge) ? pp_nodes_resume(w->queue, w->left, w->begun, w->hooks->resume)
+                                 : 0;
 }
 
-int pp_nodes_hook(PyObject *output, PyObject *edge, PyObject *begin, PyObject *end, PyObject *exits)
+int pp_nodes_hook(PyObject *output, PyObject *edge, const pp_self_hooks *hooks, PyObject *exits)
 {
     PyObject *outputs = PyList_New(0);
     walk w = {.queue = PyList_New(0),
               .visited = PySet_New(NULL),
+              .begun = PyList_New(0),
+              .left = PyList_New(0),
               .edge = edge,
-              .end = end,
+              .hooks = hooks,
               .exits = exits};
-    int rc = outputs && w.queue && w.visited ? gather(output, outputs, 0) : -1;
+    const bool made = outputs && w.queue && w.visited && w.begun && w.left;
+    int rc = made ? gather(output, outputs, 0) : -1;
     if (rc == 0 && PyList_Size(outputs) > 0)
-        rc = walk_all(&w, outputs, begin);
+        rc = walk_all(&w, outputs);
     Py_XDECREF(outputs);
     Py_XDECREF(w.queue);
     Py_XDECREF(w.visited);
+    Py_XDECREF(w.begun);
+    Py_XDECREF(w.left);
     return rc;
 }

@@ -7,9 +7,10 @@
  * begin of its forward to its end. So the own ones of a parent make stretches, between which
  * modules ran, and each runs back to back. `begin` goes before the nodes by which backward comes
  * into a stretch, `end` after those by which it leaves: several, since some may not be needed for a
- * gradient. Views launch nothing and carry none, but for one that has to copy its gradient: where
- * branches meet behind a view, the sum of their gradients is not the parent's. Nor is a
- * checkpoint's node, which runs modules' backward in it.
+ * gradient; behind each but the last the stretch goes on with `resume`, as in nodes.c. Views launch
+ * nothing and carry none, but for one that has to copy its gradient: where branches meet behind a
+ * view, the sum of their gradients is not the parent's. Nor is a checkpoint's node, which runs
+ * modules' backward in it.
  *
  * Of a module's nodes none is looked at: the walk goes on where the module's own ended. However
  * deep parents are nested, each node is looked at once.
@@ -30,6 +31,7 @@ typedef struct walk {
     PyObject *turned;  /* set of reshapes whose gradient comes through a view, and is copied */
     PyObject *begun;   /* set of own nodes by which a stretch is come into */
     PyObject *left;    /* list of own nodes by which one is left */
+    PyObject *own;     /* list of own nodes that work */
     PyObject *of;      /* list of their stretches, as numbers: number i comes before part i */
     bool too_many;
 } walk;
@@ -179,7 +181,7 @@ static int take_self(walk *w, PyObject *node, Py_ssize_t stretch, PyObject *behi
     if (kind == NODE_CHECKPOINT)
         return come_in_each(w, behind);
     int out = kind == NODE_WORK ? leaves(w, behind, &here, &works) : 0;
-    if (out < 0)
+    if (out < 0 || (kind == NODE_WORK && PyList_Append(w->own, node) < 0))
         return -1;
     if (kind == NODE_WORK && (out || !works) && leave(w, node, stretch) < 0)
         return -1;
@@ -246,7 +248,9 @@ static int hook_stretches(const walk *w, const pp_self_hooks *hooks)
         if (pp_nodes_end(PyList_GetItem(w->left, i),
                          stretch_of(w, i) == last ? hooks->end : hooks->pause) < 0)
             return -1;
-    return hook_begun(w, hooks->begin);
+    return hook_begun(w, hooks->begin) < 0
+               ? -1
+               : pp_nodes_resume(w->own, w->left, w->begun, hooks->resume);
 }
 
 static int walk_from(walk *w, PyObject *nodes, const pp_self_hooks *hooks)
@@ -264,6 +268,7 @@ static void done(walk *w)
     Py_XDECREF(w->turned);
     Py_XDECREF(w->begun);
     Py_XDECREF(w->left);
+    Py_XDECREF(w->own);
     Py_XDECREF(w->of);
     free(w->entered);
 }
@@ -280,11 +285,14 @@ static int make(walk *w, pp_part *whole, const pp_part *parts, size_t count)
                 .turned = PySet_New(NULL),
                 .begun = PySet_New(NULL),
                 .left = PyList_New(0),
+                .own = PyList_New(0),
                 .of = PyList_New(0)};
     if (!w->entered)
         (void)PyErr_NoMemory();
-    return w->entered && w->queue && w->visited && w->turned && w->begun && w->left && w->of ? 0
-                                                                                             : -1;
+    return w->entered && w->queue && w->visited && w->turned && w->begun && w->left && w->own &&
+                   w->of
+               ? 0
+               : -1;
 }
 
 int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, size_t count,
@@ -300,12 +308,12 @@ int pp_nodes_hook_self(PyObject *output, pp_part *whole, const pp_part *parts, s
     return rc;
 }
 
-int pp_nodes_hook_stretch(PyObject *nodes, int64_t from, int64_t to, PyObject *begin, PyObject *end)
+int pp_nodes_hook_stretch(PyObject *nodes, int64_t from, int64_t to, const pp_self_hooks *hooks)
 {
     pp_part whole = {.from = from, .to = to, .exits = PyList_New(0)};
-    const pp_self_hooks hooks = {.begin = begin, .pause = end, .end = end};
+    const pp_part none = {0};
     walk w;
-    int rc = whole.exits && make(&w, &whole, NULL, 0) == 0 ? walk_from(&w, nodes, &hooks) : -1;
+    int rc = whole.exits && make(&w, &whole, &none, 0) == 0 ? walk_from(&w, nodes, hooks) : -1;
     if (whole.exits)
         done(&w);
     Py_XDECREF(whole.exits);

@@ -307,8 +307,11 @@ static int hook_stretches(const walk *w, pp_ranges_hooks hooks_of)
         for (int j = 0; j < count; j++)
             goes_on = goes_on || ended[j] == s.call;
         const pp_self_hooks *h = hooks_of(s.layer);
-        if (!h || pp_nodes_hook_stretch(w->entries[i], s.from, s.to, h->begin,
-                                        goes_on ? h->pause : h->end) < 0)
+        if (!h)
+            return -1;
+        PyObject *end = goes_on ? h->pause : h->end;
+        const pp_self_hooks hooks = {h->begin, h->resume, end, end};
+        if (pp_nodes_hook_stretch(w->entries[i], s.from, s.to, &hooks) < 0)
             return -1;
         ended[count++] = s.call;
     }

@@ -22,6 +22,9 @@ static struct {
     char *names;
     pp_ring_site *sites;
     uint32_t site_count;
+    pp_ring_graph *graphs;
+    pp_ring_launch *launches;
+    uint32_t graph_count, launch_count;
     uint32_t names_size;
     uint64_t kernel_head;
     uint64_t kernel_tail;
@@ -184,6 +187,9 @@ static const char *map_file(int fd)
     ring.names = base + PP_RING_NAMES_AT;
     ring.names_size = ring.site_count = 0;
     ring.sites = (pp_ring_site *)(void *)(base + PP_RING_SITES_AT);
+    ring.graphs = (pp_ring_graph *)(void *)(base + PP_RING_GRAPHS_AT);
+    ring.launches = (pp_ring_launch *)(void *)(base + PP_RING_LAUNCHES_AT);
+    ring.graph_count = ring.launch_count = 0;
     ring.head = ring.tail = ring.pending = 0;
     ring.kernel_head = ring.kernel_tail = 0;
     ring.layer_count = 0;
@@ -284,11 +290,32 @@ uint32_t pp_ring_add_site(const char *file, uint32_t line)
     return ring.site_count;
 }
 
+bool pp_ring_add_graph(uint32_t graph, uint32_t region, const pp_ring_launch *launches,
+                       uint32_t count)
+{
+    if (ring.graph_count >= PP_RING_GRAPHS || count > PP_RING_LAUNCHES - ring.launch_count ||
+        !writable())
+        return false;
+    if (count > 0)
+        memcpy(&ring.launches[ring.launch_count], launches, count * sizeof *launches);
+    ring.graphs[ring.graph_count++] = (pp_ring_graph){
+        .graph = graph, .region = region, .first = ring.launch_count, .count = count};
+    ring.launch_count += count;
+    __atomic_store_n(&ring.header->graph_count, ring.graph_count, __ATOMIC_RELEASE);
+    return true;
+}
+
 void pp_ring_leave_out(uint32_t layer, unsigned phase, unsigned reason)
 {
     if (ring.header && layer > 0 && layer <= ring.layer_count && phase < 2 &&
         reason < PP_LEFT_COUNT)
         ring.layers[layer - 1].skip_reason[phase] = (uint8_t)reason;
+}
+
+void pp_ring_tell_whole(uint32_t layer, unsigned reason)
+{
+    if (ring.header && layer > 0 && layer <= ring.layer_count && reason < PP_WHOLE_COUNT)
+        ring.layers[layer - 1].whole_reason = (uint8_t)reason;
 }
 
 /* Takes the reader's word for how far it is where it is whole and possible. */

@@ -35,20 +35,43 @@ typedef struct start {
     char *program, *folder, *gpu;
     char *paths, *libraries; /* PATH=..., LD_LIBRARY_PATH=... */
     char period[16];
+    char id[32]; /* in the samples' name */
     char cupti[PATH_MAX];
     char *arguments[7], *environment[3];
     pid_t training;
+    int device; /* CUDA's number; -1: of the one GPU */
     bool keeps; /* the keeper stays */
     int error;  /* errno of what failed */
     _Alignas(16) char stacks[2][STACK];
 } start;
 
-static _Atomic(start *) asked;
+static _Atomic(start *) asked[PP_RING_DEVICES];
 
 static void tell(const char *text)
 {
     if (pp_ring())
         pp_copy_text(pp_ring()->pm, sizeof pp_ring()->pm, text);
+}
+
+static void set_bit(uint32_t *bits, int device)
+{
+    __atomic_fetch_or(bits, 1U << (unsigned)device % PP_RING_DEVICES, __ATOMIC_RELEASE);
+}
+
+/* Beside others that run, or do not. */
+static void tell_started(int device)
+{
+    if (device < 0)
+        tell("started");
+    else if (pp_ring())
+        set_bit(&pp_ring()->samplers_started, device);
+}
+
+static void tell_failed(int device, const char *why)
+{
+    tell(why);
+    if (device >= 0 && pp_ring())
+        set_bit(&pp_ring()->samplers_failed, device);
 }
 
 void pp_sampler_none(const char *why)
@@ -190,7 +213,7 @@ static int keep(void *of)
     if (sampler < 0)
         s->error = (int)-sampler;
     if (!s->error)
-        tell("started");
+        tell_started(s->device);
     if (s->keeps && sampler > 0) /* also for one that could not become a program */
         (void)syscall(SYS_wait4, (int)sampler, NULL, 0, NULL);
     return s->error != 0;
@@ -212,7 +235,7 @@ static void *stand_by(void *of)
         (void)waitpid((pid_t)keeper, &status, __WCLONE); /* no signal comes to this thread */
     if (s->error) {
         char text[PP_RING_TYPE];
-        tell(strerror_r(s->error, text, sizeof text));
+        tell_failed(s->device, strerror_r(s->error, text, sizeof text));
     }
     if (!WIFSIGNALED(status)) /* else the sampler-to-be may still be at it */
         free_start(s);
@@ -253,7 +276,7 @@ static const char *begin(start *s)
         return "no CUPTI is loaded";
     if (!add_folders(s))
         return "out of memory";
-    char *arguments[] = {s->program, s->folder, pp_ring_id(), s->gpu, s->period, s->cupti, NULL};
+    char *arguments[] = {s->program, s->folder, s->id, s->gpu, s->period, s->cupti, NULL};
     memcpy(s->arguments, arguments, sizeof arguments);
     s->environment[0] = s->paths;
     s->environment[1] = s->libraries;
@@ -275,31 +298,47 @@ static bool copy_texts(start *s, const char *program, const char *folder, const 
     return s->program && s->folder && s->gpu && s->libraries && s->paths;
 }
 
-void pp_sampler_ask(const char *program, const char *folder, const char *gpu, uint32_t period,
-                    const char *paths, const char *libraries)
+void pp_sampler_ask(const char *program, const char *folder, const char *gpu, int device,
+                    uint32_t period, const char *paths, const char *libraries)
 {
+    const unsigned slot = device < 0 ? 0 : (unsigned)device % PP_RING_DEVICES;
     start *s = calloc(1, sizeof *s);
+    if (pp_ring() && device >= 0)
+        set_bit(&pp_ring()->samplers, device);
     if (!s || !copy_texts(s, program, folder, gpu, paths, libraries)) {
         free_start(s);
-        tell("out of memory");
+        tell_failed(device, "out of memory");
         return;
     }
+    s->device = device;
     (void)snprintf(s->period, sizeof s->period, "%u", period);
-    free_start(atomic_exchange(&asked, s));
+    if (device < 0)
+        (void)snprintf(s->id, sizeof s->id, "%s", pp_ring_id());
+    else
+        (void)snprintf(s->id, sizeof s->id, "%s-%u", pp_ring_id(), slot);
+    free_start(atomic_exchange(&asked[slot], s));
 }
 
 void pp_sampler_poll(void)
 {
-    start *s = atomic_exchange(&asked, NULL);
-    const char *why = s ? begin(s) : NULL;
-    if (!why)
-        return;
-    tell(why);
-    free_start(s);
+    for (int i = 0; i < PP_RING_DEVICES; i++) {
+        start *s = atomic_exchange(&asked[i], NULL);
+        const char *why = s ? begin(s) : NULL;
+        if (why) {
+            tell_failed(s->device, why);
+            free_start(s);
+        }
+    }
 }
 
 void pp_sampler_forget(void)
 {
-    free_start(atomic_exchange(&asked, NULL));
+    for (int i = 0; i < PP_RING_DEVICES; i++)
+        free_start(atomic_exchange(&asked[i], NULL));
+    if (pp_ring()) {
+        __atomic_store_n(&pp_ring()->samplers, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&pp_ring()->samplers_started, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&pp_ring()->samplers_failed, 0, __ATOMIC_RELAXED);
+    }
     tell("");
 }

@@ -7,8 +7,10 @@ Every step launches the same kernels, so that each that is told of can be compar
 import ctypes
 import glob
 import os
+import queue
 import signal
 import sys
+import threading
 import time
 import warnings
 
@@ -34,6 +36,8 @@ COPIES = {
     ("2", BACKWARD, "p2p", ""): (PEERS, 10, 3, 77, 20000),
     ("", OTHER, "d2h", "pageable"): (MEMCPY, 2, 1, 4, 10000),
 }
+ON = {}  # of layers the GPU that they run on, where it is not the first
+STRANGE = 130000  # ns of the kernel of another thread, where there is one
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
 AHEAD = 3000000000  # ns that the host is ahead
 # As the compiler mangles them.
@@ -44,35 +48,65 @@ double = None
 
 
 def kernels():
-    """[layer, phase, ns, kernels] of a step."""
-    return [[name, phase, sum(one[phase]), len(one[phase])] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)] + \
-        [["", phase, ns, 1] for phase, ns in REST.items()]
+    """[layer, phase, ns, kernels, GPU] of a step."""
+    strange = [STRANGE] if stranger else []
+    return [[name, phase, sum(one[phase]), len(one[phase]), gpu] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)
+            for gpu in ((0, 1) if "replicas" in ON else (ON.get(name, 0),))] + \
+        [["", phase, ns + sum(strange * (phase == OTHER)), 1 + len(strange * (phase == OTHER)), 0] for phase, ns in REST.items()]
 
 
-def launch(durations, how=ORDINARY, name=GEMM):
+def launch(durations, how=ORDINARY, name=GEMM, on=0):
+    double.pp_cupti_device(on)
     for ns in durations:
         double.pp_cupti_launch(name, ctypes.c_int64(ns), how)
+    double.pp_cupti_device(0)
 
 
 def copy(*place):
+    double.pp_cupti_device(ON.get(place[0], 0))
     for key, (kind, how, host, count, ns) in COPIES.items():
         if key[:2] == place:
             double.pp_cupti_copy(kind, how, host, ctypes.c_int64(count), ctypes.c_int64(ns))
+    double.pp_cupti_device(0)
+
+
+class Stranger:
+    """A thread that calls no module, as one that averages weights is; it launches a kernel where it is asked to."""
+
+    def __init__(self):
+        self.asked, self.done = queue.SimpleQueue(), queue.SimpleQueue()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            self.asked.get()
+            launch([STRANGE])
+            self.done.put(None)
+
+    def launch(self):
+        self.asked.put(None)
+        self.done.get()
+
+
+stranger = None
 
 
 class Launch(torch.autograd.Function):
     @staticmethod
     def forward(context, x, layer):
         context.layer = layer
-        launch(LAYERS[layer][0][:1], LAYERS[layer][2])
+        context.on = on = getattr(replica, "on", ON.get(layer, 0))
+        launch(LAYERS[layer][0][:1], LAYERS[layer][2], on=on)
         copy(layer, FORWARD)
-        launch(LAYERS[layer][0][1:], LAYERS[layer][2])
+        if stranger and layer == "1":
+            stranger.launch()
+        launch(LAYERS[layer][0][1:], LAYERS[layer][2], on=on)
         return x.clone()
 
     @staticmethod
     def backward(context, grad):
         copy(context.layer, BACKWARD)
-        launch(LAYERS[context.layer][1], LAYERS[context.layer][3])
+        launch(LAYERS[context.layer][1], LAYERS[context.layer][3], on=context.on)
         return grad, None
 
 
@@ -87,7 +121,7 @@ class Training(faults.Training):
         self.model = nn.Sequential(*[Layer(8, 8) for _ in LAYERS])
         for name, layer in self.model.named_children():
             layer.name = name
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, **({} if torch.__version__ < "2" else {"foreach": False}))
         self.optimizer.register_step_pre_hook(lambda *_: launch([REST[OPTIMIZER]]))
         self.begin = [parameter.detach().clone() for parameter in self.model.parameters()]
         self.log, self.pause, self.late, self.ahead = [], 0, 0, 0
@@ -107,7 +141,10 @@ class Training(faults.Training):
         if self.ahead:
             double.pp_cupti_wait_until(ctypes.c_int64(self.ahead))
         else:
-            double.pp_cupti_wait(not self.late)
+            for gpu in {0, *ON.values()}:
+                double.pp_cupti_device(gpu)
+                double.pp_cupti_wait(not self.late)
+            double.pp_cupti_device(0)
 
     def calls(self):
         """Of CUPTI's functions, all until now."""
@@ -133,6 +170,93 @@ def captures(training):
     training.until(lambda: training.calls().count("register") >= 3)
     kernels_told = faults.ring()["kernel_head"]
     training.until(lambda: faults.ring()["kernel_head"] > kernels_told)
+
+
+class There(nn.Parameter):
+    """A parameter that says that it is on a GPU."""
+    device = property(lambda self: torch.device(self.where))
+
+
+def spread(training):
+    """A pipeline by hand: the last layer is on another GPU."""
+    ON["2"] = 1
+    for name, layer in training.model.named_children():
+        for parameter in layer.parameters():
+            parameter.__class__, parameter.where = There, "cuda:%d" % ON.get(name, 0)
+
+
+def two(training):
+    spread(training)
+    captures(training)
+
+
+replica = threading.local()
+
+
+class Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(context, parameter):
+        return parameter.clone()
+
+    @staticmethod
+    def backward(context, grad):
+        return grad
+
+
+class DataParallel(nn.Module):
+    """As torch's, which wants GPUs: replicas that are made anew in each forward, and run in threads of their own."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.device_ids = module, [0, 1]
+
+    def copy(self, module):
+        made = module._replicate_for_data_parallel()
+        for name, parameter in module._parameters.items():
+            setattr(made, name, Broadcast.apply(parameter))
+        for name, child in module._modules.items():
+            made._modules[name] = self.copy(child)
+        return made
+
+    def forward(self, x):
+        def run(number, module):
+            replica.on = number
+            outputs[number] = module(x)
+        outputs = {}
+        for number, module in enumerate([self.copy(self.module) for _ in self.device_ids]):
+            thread = threading.Thread(target=run, args=(number, module))
+            thread.start()
+            thread.join()
+        return (outputs[0] + outputs[1]) / 2
+
+
+def parallel(training):
+    ON["replicas"] = 1
+    COPIES.clear()
+    training.model = DataParallel(training.model)
+    captures(training)
+
+
+def unseen(training):
+    """Kernels run on a GPU on which no module is."""
+    ON["2"] = 1
+    captures(training)
+
+
+def beside(training):
+    """Another thread launches a kernel while a layer's forward is open."""
+    global stranger
+    stranger = Stranger()
+    captures(training)
+
+
+def untimed(training):
+    """A model on two GPUs, in a session in which kernels cannot be recorded: for some steps nothing is told."""
+    spread(training)
+    double.pp_cupti_fault(b"subscribe")
+    until = training.steps + 300
+    training.until(lambda: training.steps >= until and faults.ring()["refusal"])
+    return [faults.ring()["refusal"], faults.ring()["head"]]
 
 
 def waiting(training):
@@ -419,4 +543,4 @@ if __name__ == "__main__":
     load(*sys.argv[2:])
     one = Training()
     told = globals()[sys.argv[1]](one)
-    one.end(step=kernels(), copies=[[*key, value[3], value[4]] for key, value in COPIES.items()], late=one.late, told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())
+    one.end(step=kernels(), copies=[[*key, value[3], value[4], ON.get(key[0], 0)] for key, value in COPIES.items()], late=one.late, told=told, ring=faults.ring() if faults.RING else None, calls=one.calls())

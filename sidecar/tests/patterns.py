@@ -2,11 +2,13 @@
 
 usage: patterns.py PATTERN ITERATIONS
 """
+import atexit
 import itertools
 import json
 import pathlib
 import statistics
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
@@ -273,6 +275,42 @@ class Blocks(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x @ self.head
+
+
+class Cast(nn.Module):
+    """Its parameters are cast, as autocast does it: their nodes come behind the one that leads to the input."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(width, width) / 16), nn.Parameter(torch.zeros(width))
+        self.bias.register_post_accumulate_grad_hook(lambda _: work("later", FORWARD_S))
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight * 2, self.bias * 2)
+
+
+class Casts(Cast):
+    """The same within a layer, which does it once more."""
+
+    def __init__(self, width=64):
+        super().__init__(width)
+        self.first, self.layer = nn.Linear(width, width), Cast(width)
+
+    def forward(self, x):
+        x = self.layer(self.first(x))
+        x.grad_fn.register_hook(lambda *_: work("later", FORWARD_S))
+        return super().forward(x)
+
+
+def casts():
+    """Where the engine sums gradients, and adds them into .grad, others have it call something slow."""
+    model = Casts()
+
+    def loss():
+        out = model(torch.randn(16, 64))
+        out.grad_fn.register_hook(lambda *_: work("later", FORWARD_S))
+        return out.square().mean()
+    return training(model, sgd(model.parameters()), loss)
 
 
 def training(model, optimizer, loss):
@@ -872,6 +910,29 @@ def data_parallel():
 
     model = DataParallel(net())
     return training(model, sgd(model.parameters()), lambda: loss_of(model))
+
+
+def two_threads():
+    """Two trainings at a time, the other one in a thread of its own."""
+    def other():
+        one = plain()
+        while not over.is_set():
+            one()
+    over, thread = threading.Event(), threading.Thread(target=other, daemon=True)
+    thread.start()
+    atexit.register(lambda: (over.set(), thread.join()))  # torch's code is not to be left where it is
+    return plain()
+
+
+def another_thread():
+    """One training, each step of which is made in a thread of its own."""
+    one = plain()
+
+    def iteration():
+        thread = threading.Thread(target=one)
+        thread.start()
+        thread.join()
+    return iteration
 
 
 def amd_gpu():

@@ -11,7 +11,7 @@ import time
 import types
 
 import torch
-from patterns import FORWARD_S, SEEN, Slow, loss_of, main, net, sgd, work
+from patterns import FORWARD_S, SEEN, SLOW, Slow, loss_of, main, net, sgd, work
 from torch import nn
 
 
@@ -242,6 +242,8 @@ def nvtx_ranges():
         work("later", FORWARD_S)
         optimizer.step()
         optimizer.zero_grad()
+        SLOW.setdefault("load", []).append(sum(SLOW["forward"][-3:-1]))
+        SLOW.setdefault("in it", []).append(SLOW["forward"][-1])
         SEEN.update(loss=value.item().hex())
     return iteration
 

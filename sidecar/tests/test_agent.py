@@ -181,7 +181,7 @@ def test_a_refusal_is_told(probe, server):
     server.asks_hook = True
     connect(probe, server)
     python = needed("PP_TORCH_PYTHON").split(":")[-1]
-    for pattern, refusals in (("several_gpus", {"modules of a step are on several GPUs in one process"}), ("plain", {""})):
+    for pattern, refusals in (("several_gpus", {"several GPUs: kernels are not recorded"}), ("plain", {""})):
         seen = len(server.hooks)
         subprocess.run([python, str(HERE / "patterns.py"), pattern, "3000"], check=True, env=probe.environment({}),
                        stdout=subprocess.DEVNULL)

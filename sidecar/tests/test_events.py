@@ -67,6 +67,14 @@ def taking(probe, *more, **changes):
     return Client(port)
 
 
+def test_events_are_taken_on_loopback_alone(probe):
+    """On its one address: the pod's own would be reached from other pods."""
+    client = taking(probe)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", client.connection.port), timeout=20)
+    probe.finish()
+
+
 def test_events_become_steps_of_each_gpu(probe):
     client = taking(probe)
     start = time.time_ns() - 5000 * MS

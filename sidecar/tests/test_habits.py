@@ -7,6 +7,7 @@ import pytest
 from conftest import HERE, layers_of, pieces, plain, run, sampled, torch_of, undelta
 
 HABITS = str(HERE / "habits.py")
+NO_KERNELS = 3  # why layers in one are not told: pp_whole_reason
 OUTSIDE = {("loss", "(outside of modules)"): {0, 1}, ("gradients", "(outside of modules)"): {1}}  # their phases
 
 
@@ -63,7 +64,10 @@ def compiled(probe, python, habit):
 
 
 def test_a_compiled_model_is_one_layer(probe, python):
+    """And says why: on a CPU there are no kernels."""
     assert compiled(probe, python, "compile") == {("Sequential", "Sequential"): {0, 1}, **OUTSIDE}
+    layers = layers_of(probe.batches()).values()
+    assert {layer["name"]: layer["whole"] for layer in layers if "whole" in layer} == {"Sequential": NO_KERNELS}
 
 
 def test_a_model_compiled_within_a_capture(probe, python):

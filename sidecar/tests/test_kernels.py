@@ -15,6 +15,7 @@ CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", 
                                                            "cupti-old/libcupti.so.12")]
 COMMUNICATION, OTHER = 6, 7
 COPY_TYPES, MEMORIES = ("h2d", "d2h", "d2d", "p2p", "fill", "other"), ("", "pageable", "pinned")
+UUIDS = ["GPU-00112233-4455-6677-8899-aabbccddeeff", "GPU-00112233-4455-6677-8899-aabbccddeef0"]
 GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
 ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
@@ -43,11 +44,22 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None
     assert (told["losses"], told["others"]) == (json.loads(alone.stdout)["losses"], 0)
     assert (told["hooks"], told["ring"]["failures"]) == ([], 0)
     batches = probe.batches()
-    check(told, [batch for batch in batches if "fine" not in batch])
-    check_names(told, batches)
-    check_waits(batches)
-    check_copies(told, batches, copied)
+    for gpu in sorted({gpu_of(batch) for batch in batches}):
+        here = [batch for batch in batches if gpu_of(batch) == gpu]
+        of = {**told, **{key: [row[:-1] for row in told[key] if row[-1] == gpu] for key in ("step", "copies")}}
+        check(of, [batch for batch in here if "fine" not in batch])
+        check_names(of, here)
+        check_copies(of, here, copied)
+        if gpu == 0:
+            check_waits(here)
     return told, batches
+
+
+def gpu_of(batch):
+    """CUDA's number of the GPU that a batch is of: the driver's double has two."""
+    gpus = batch["process"]["gpus"]
+    assert len(gpus) <= 1 or batch["process"]["clock"] == "cuda"
+    return UUIDS.index(gpus[0]) if gpus and batch["process"]["clock"] == "kernels" else 0
 
 
 def check(told, batches):
@@ -150,6 +162,9 @@ def captures_of(calls):
     call; where the next capture begins before one has come, it goes on instead."""
     last = {OWN[-len(LEFT) - 1], CALLS[-len(LEFT) - 1]}
     kept = [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] in last]
+    looked = ["enable", "runtime", "driver", "disable"]  # for threads, beside own records, as far as a capture goes on for so long
+    kept = [call for i, call in enumerate(kept)
+            if kept[i - 1:i + 3] != looked and kept[max(0, i - 2):i + 2] != looked]
     return ["finalize" if call == "unsubscribe" and kept[i - 1] == "domain" else call for i, call in enumerate(kept)]
 
 
@@ -164,6 +179,58 @@ def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), (clocks, told["ring"], probe.log.read_text()[-2000:])
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
     assert captures_of(told["calls"])[:len(begun)] == begun
+
+
+def test_layers_on_two_gpus(probe):
+    """Each has its rows with its own GPU's UUID, as a process of its own; the calls' records tell the threads."""
+    told, batches = trained(probe, "two")
+    by_gpu = [[batch for batch in batches if gpu_of(batch) == gpu] for gpu in (0, 1)]
+    assert [{(batch["process"]["id"], batch["process"].get("furtherGpu")) for batch in of} for of in by_gpu] == [{(0, None)}, {(1, True)}]
+    assert captures_of(told["calls"])[:len(CALLS)] == CALLS
+    steps = [set(numbers(of)) for of in by_gpu]
+    assert len(steps[0] & steps[1]) >= 3 and not numbers(batches, "cuda")
+    for gpu, names in enumerate(({"0", "1"}, {"2"})):
+        layers = {layer["name"] for batch in by_gpu[gpu] for layer in batch["layers"]}
+        assert {name for name in layers if name.isdigit()} == names, (gpu, layers)
+        assert {batch["process"]["chip"]["multiprocessors"] for batch in by_gpu[gpu]} == {132}
+        assert {batch["process"]["gpuModel"] for batch in by_gpu[gpu]} == {"NVIDIA H200"}
+    counted = [[run for batch in of for run in zip(undelta(batch.get("counted", {}).get("start", [])),
+                                                   batch.get("counted", {}).get("steps", []))] for of in by_gpu]
+    assert counted[0] == counted[1]
+
+
+def test_replicas_of_data_parallel(probe):
+    """They are known by their original's names, on each GPU; one call a step and GPU."""
+    told, batches = trained(probe, "parallel", copied=False)
+    for gpu in (0, 1):
+        here = [batch for batch in batches if gpu_of(batch) == gpu and batch["steps"]["number"]]
+        assert here and {"0", "1", "2"} <= {layer["name"] for batch in here for layer in batch["layers"]}
+        for batch in here:
+            numbers_of = {layer["id"] for layer in batch["layers"] if layer["name"] in ("0", "1", "2")}
+            calls = collections.Counter(zip(batch["intervals"]["layer"], batch["intervals"]["phase"]))
+            assert {calls[each, phase] for each in numbers_of for phase in (0, 1)} == {len(batch["steps"]["number"])}
+
+
+def test_a_gpu_of_no_module(probe):
+    """What the kernels' own records tell of it has no threads: the capture ends there, and the next has them."""
+    told, batches = trained(probe, "unseen")
+    first, second = [min(numbers([batch for batch in batches if gpu_of(batch) == gpu])) for gpu in (0, 1)]
+    assert abs(first - second) <= 1
+    assert captures_of(told["calls"])[:len(OWN + CALLS)] == OWN + CALLS
+
+
+def test_kernels_of_another_thread(probe):
+    """They are in no layer that is open meanwhile, where threads are known."""
+    told, batches = trained(probe, "beside")
+    assert len(numbers(batches)) >= 3
+
+
+def test_two_gpus_without_kernels(probe):
+    """Events would have one GPU's times: nothing is told, and why."""
+    told, batches = trained(probe, "untimed", copied=False)
+    assert told["told"][0] == "several GPUs: another CUPTI client is attached"
+    assert not [n for batch in batches for n in batch["steps"]["number"]]
+    assert "not profiled: several GPUs: another CUPTI client" in probe.log.read_text()
 
 
 def test_copies_that_are_refused(probe):
@@ -288,6 +355,7 @@ def test_why_nothing_is_sampled_is_told(probe):
     assert told[0]["stretch"]["start"] == told[0]["stretch"]["end"] and not told[0]["steps"]["number"]
     assert told[0]["process"]["chip"] == {"capability": 90, "multiprocessors": 132, "smKHz": 1980000,
                                           "memoryKHz": 3201000, "memoryBits": 6144}
+    assert told[0]["process"]["gpuModel"] == "NVIDIA H200"
     assert told[0]["process"]["id"] == batches[0]["process"]["id"] and told[0]["process"]["clock"] in ("kernels", "cuda")
 
 

@@ -8,6 +8,7 @@ from conftest import HERE, layers_of, pieces, run, sampled, told, torch_of, unde
 PATTERNS = str(HERE / "patterns.py")
 COUNT = 200
 PHASES = ("forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other", "inference")
+FOLDED = 1  # why layers in one are not told: pp_whole_reason
 OUTSIDE = "(outside of modules)"  # type of layers that are none
 # How many of the iterations may be missed, or taken for two, while the hook learns which optimizer ends a step.
 LEARNING = {"trials": 1}
@@ -146,6 +147,17 @@ def test_what_parents_do_themselves_is_theirs(probe, python):
     assert not any(name in ("blocks.0", "blocks.1") for name, _ in ms), "what only calls others is no layer"
 
 
+def test_sums_within_a_layers_backward_are_not_its_own(probe, python):
+    """Between its nodes the engine sums gradients and adds them into .grad: four times 3 ms of what others have it call then."""
+    if not numbered(python):
+        pytest.skip("a torch that does not number nodes")
+    result, batches = sampled(probe, python, PATTERNS, "casts", str(COUNT))
+    ms, calls, slow = ms_of(batches), calls_of(batches), slow_ms(result)
+    assert ms["gradients", "backward"] == about(4 * slow["later"] / 1.2), ms
+    for layer in ("layer", "Casts"):
+        assert ms[layer, "backward"] < 0.5 * slow["later"] and calls[layer, "backward"] == pytest.approx(1, abs=0.05), (ms, calls)
+
+
 def test_parents_are_left_out_with_what_is_in_them(probe, python):
     """Its own time would hold that of the layers in it that nobody wants."""
     _, batches = sampled(probe, python, PATTERNS, "parents", str(COUNT),
@@ -155,8 +167,8 @@ def test_parents_are_left_out_with_what_is_in_them(probe, python):
 
 
 @pytest.mark.parametrize("pattern, why", [
-    ("one_gpu", None), ("several_gpus", "modules of a step are on several GPUs in one process"),
-    ("data_parallel", "modules of a step are on several GPUs in one process"),
+    ("one_gpu", None), ("several_gpus", "several GPUs: kernels are not recorded"),
+    ("data_parallel", "several GPUs: kernels are not recorded"),
     ("other_device", "xpu devices: how long a layer ran there is not known"),
     ("amd_gpu", "AMD devices: how long a layer ran there is not known")])
 def test_devices_without_times_are_refused(probe, python, pattern, why):
@@ -164,6 +176,20 @@ def test_devices_without_times_are_refused(probe, python, pattern, why):
     assert told(result, "loop")["iterations"] == COUNT
     assert (len(numbers(batches)) > 0.8 * COUNT) == (why is None)
     assert why is None or (not numbers(batches) and f"this process is not profiled: {why}" in probe.log.read_text())
+
+
+def test_two_trainings_in_threads_are_refused(probe, python):
+    """Their steps would be taken for one's. They are told after four turns of less than 50 steps (turns.h)."""
+    result, batches = sampled(probe, python, PATTERNS, "two_threads", "300")
+    assert told(result, "loop")["iterations"] == 300
+    assert "this process is not profiled: several threads train in one process" in probe.log.read_text()
+    assert len(numbers(batches)) < 4 * 50
+
+
+def test_a_training_whose_steps_are_in_threads_of_their_own(probe, python):
+    """One after the other: it is one."""
+    result, _ = sampled(probe, python, PATTERNS, "another_thread", "300")
+    assert told(result, "loop")["iterations"] == 300 and "not profiled" not in probe.log.read_text()
 
 
 def test_a_model_that_comes_later_is_found(probe, python):
@@ -277,7 +303,9 @@ def test_a_backward_within_a_forward(probe, python):
 def test_more_layers_than_there_is_room_for_are_told_together(probe, python, pattern, names, kind):
     """Each by the module that they are in, whose type says so; nothing of them is missing."""
     _, batches = sampled(probe, python, PATTERNS, pattern, "12")
-    types = {layer["name"]: layer["type"] for layer, *_ in pieces(batches) if layer and layer["type"] != OUTSIDE}
+    layers = [layer for layer, *_ in pieces(batches) if layer and layer["type"] != OUTSIDE]
+    types = {layer["name"]: layer["type"] for layer in layers}
+    assert {layer["name"] for layer in layers if layer.get("whole") == FOLDED} == names
     assert {name: types[name] for name in names} == {name: kind for name in names}
     assert set(types) - names <= {str(n) for n in range(300)}, "blocks, for what they do themselves"
     ms = ms_of(batches)

@@ -5,6 +5,7 @@
 #include "common/tests/near.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define DAY (INT64_C(86400) * 1000000000)
@@ -79,6 +80,8 @@ static pp_usage *usage(double step_ms, double sm, pp_usage_source source, bool b
     u->step_ns = (pp_figure){step_ms * 1e6, step_ms * 1e3};
     u->step_sd_ns = step_ms * 1e4;
     u->idle = (pp_figure){0.2, 0.01};
+    u->rates[PP_BOUND_TENSOR] = u->rates[PP_BOUND_FP32] = PP_UNKNOWN;
+    u->rates[PP_BOUND_MEMORY] = (pp_figure){sm * 8, 0.1};
     u->bounds[PP_BOUND_MEMORY] = (pp_figure){0.8, 0.01};
     u->bounds[PP_BOUND_LAUNCH] = (pp_figure){0.2, 0.01};
     assert_int_equal(pp_usage_add_type(u, "Linear", true, (pp_figure){sm, 0.01}, NULL), 0);
@@ -88,6 +91,8 @@ static pp_usage *usage(double step_ms, double sm, pp_usage_source source, bool b
                                       .p50 = {sm, 0.01},
                                       .p95 = {(double)NAN, (double)NAN},
                                       .most = {sm, 0},
+                                      .achieved = {sm * 10, 0.1},
+                                      .peak = 10,
                                       .has_profile = true,
                                       .profile = {sm}};
     u->n_metrics = 1;
@@ -98,6 +103,21 @@ static void free_all(pp_usage **all, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         pp_usage_free(all[i]);
+}
+
+/* A share that one session has none of, without doubt, says nothing of the next one's. */
+static void test_none_does_not_outweigh_some(void **state)
+{
+    (void)state;
+    const pp_figure some[] = {{0, 0}, {0.3, 0.05}}, three[] = {{0.28, 0.05}, {0, 0}, {0.3, 0.05}};
+    pp_figure f = pp_figure_merge(some, NULL, 2);
+    assert_near(f.value, 0.15, 0.01);
+    assert_true(f.standard_error > 0.1 && f.standard_error < 0.2);
+    f = pp_figure_merge(three, NULL, 3);
+    assert_true(f.value > 0.15 && f.value < 0.23 && f.standard_error > 0.05);
+    const pp_figure none[] = {{0, 0}, {0, 0}, {0, 0}};
+    f = pp_figure_merge(none, NULL, 3);
+    assert_true(f.value == 0 && f.standard_error == 0);
 }
 
 static void test_two_sessions(void **state)
@@ -117,6 +137,10 @@ static void test_two_sessions(void **state)
     assert_int_equal(merged->n_metrics, 1);
     assert_near(merged->metrics[0].mean.value, 0.6, 0.01);
     assert_near(merged->metrics[0].most.value, 0.7, 0);
+    assert_near(merged->metrics[0].achieved.value, 6, 0.1);
+    assert_near(merged->metrics[0].peak, 10, 0);
+    assert_near(merged->rates[PP_BOUND_MEMORY].value, 4.8, 0.1);
+    assert_true(isnan(merged->rates[PP_BOUND_TENSOR].value));
     assert_true(isnan(merged->metrics[0].p95.value));
     assert_near(merged->metrics[0].profile[0], 0.6, 0.01);
     assert_int_equal(merged->n_types, 2);
@@ -132,7 +156,7 @@ static void test_a_single_session(void **state)
     (void)state;
     pp_usage *u[] = {usage(10, 0.5, PP_USAGE_LAYERS, true), usage(10, 0.5, PP_USAGE_LAYERS, true)};
     u[0]->metrics[u[0]->n_metrics++] =
-        (pp_usage_metric){.metric = PP_METRIC_GPU_MEM, .mean = {900, 1}};
+        (pp_usage_metric){.metric = PP_METRIC_GPU_MEM, .mean = {900, 1}, .peak = (double)NAN};
     const pp_merge_input in[] = {{"a", NOW, u[0]}, {"b", NOW, u[1]}};
     pp_usage *merged = NULL;
     assert_int_equal(pp_usage_merge(in, 1, NOW, &merged, NULL), 0);
@@ -142,6 +166,8 @@ static void test_a_single_session(void **state)
     assert_near(merged->bounds[PP_BOUND_MEMORY].standard_error, hypot(0.01, 0.02 * 0.8), 1e-9);
     assert_near(merged->types[0].share.standard_error, hypot(0.01, 0.02 * 0.5), 1e-9);
     assert_near(merged->metrics[0].mean.standard_error, hypot(0.01, 0.02 * 0.5), 1e-9);
+    assert_near(merged->metrics[0].achieved.standard_error, hypot(0.1, 0.02 * 5), 1e-9);
+    assert_near(merged->rates[PP_BOUND_MEMORY].standard_error, 0.1, 1e-9);
     assert_near(merged->metrics[0].p50.standard_error, 0.01, 1e-9);
     assert_near(merged->metrics[1].mean.standard_error, 1, 1e-9);
     pp_usage_free(merged);
@@ -194,11 +220,11 @@ static pp_usage *trains(const char *name, const char *digest, const char *batch)
 }
 
 /* Takes the usages, of sessions by the first letter of their names; the names of those kept. */
-static const char *kept(pp_usage **all, const char *const *names, size_t n, int expected_others)
+static const char *kept(pp_usage **all, const char *const *names, size_t n, pp_merge_left expected)
 {
     static char text[64];
     pp_merge_input in[8];
-    int others = -1;
+    pp_merge_left others = {-1, -1};
     size_t left = n, at = 0;
     assert_true(n <= 8);
     for (size_t i = 0; i < n; i++)
@@ -207,7 +233,8 @@ static const char *kept(pp_usage **all, const char *const *names, size_t n, int 
     for (size_t i = 0; i < left; i++)
         text[at++] = in[i].session[0];
     text[at] = '\0';
-    assert_int_equal(others, expected_others);
+    assert_int_equal(others.other_models, expected.other_models);
+    assert_int_equal(others.other_gpus, expected.other_gpus);
     free_all(all, n);
     return text;
 }
@@ -218,21 +245,21 @@ static void test_another_model_begins_anew(void **state)
     static const char *const four[] = {"a", "b", "c", "d"};
     pp_usage *same[] = {trains("M", "1", "8"), trains("M", "1", "8"), trains("M", "1", "8"),
                         trains("M", "1", "8")};
-    assert_string_equal(kept(same, four, 4, 0), "abcd");
+    assert_string_equal(kept(same, four, 4, (pp_merge_left){0, 0}), "abcd");
     pp_usage *back[] = {trains("M", "1", "8"), trains("M", "2", "8"), trains("M", "1", "16"),
                         trains("M", "1", "8")}; /* what it was before, too */
-    assert_string_equal(kept(back, four, 4, 2), "ad");
+    assert_string_equal(kept(back, four, 4, (pp_merge_left){2, 0}), "ad");
     pp_usage *unknown[] = {trains("M", "1", "8"), trains("M", "", "8"), trains("N", "", "8"),
                            trains("M", "", "8")};
-    assert_string_equal(kept(unknown, four, 4, 2), "bd");
+    assert_string_equal(kept(unknown, four, 4, (pp_merge_left){2, 0}), "bd");
     static const char *const backwards[] = {"d", "c", "b", "a"};
     pp_usage *newest[] = {trains("N", "1", "8"), trains("N", "1", "8"), trains("M", "1", "8"),
                           trains("M", "1", "8")};
-    assert_string_equal(kept(newest, backwards, 4, 2), "dc");
+    assert_string_equal(kept(newest, backwards, 4, (pp_merge_left){2, 0}), "dc");
     pp_usage *nothing[] = {trains("M", "1", "8"), trains("N", "1", "8"), trains("M", "1", "8"),
                            trains("", "", "")};
     nothing[1]->steps = nothing[3]->steps = 0; /* the newest has no step, and none of that counts */
-    assert_string_equal(kept(nothing, four, 4, 0), "abcd");
+    assert_string_equal(kept(nothing, four, 4, (pp_merge_left){0, 0}), "abcd");
 }
 
 /* Pipeline stages: what a session's GPUs train is one set, whatever GPU has which. */
@@ -249,7 +276,52 @@ static void test_sessions_of_several_models(void **state)
     assert_int_equal(merged->models.n, 2);
     assert_string_equal(merged->models.items[1].digest, "2");
     pp_usage_free(merged);
-    assert_string_equal(kept(u, gpus, 7, 1), "aaccc");
+    assert_string_equal(kept(u, gpus, 7, (pp_merge_left){1, 0}), "aaccc");
+}
+
+static pp_usage *on(const char *model, int64_t multiprocessors)
+{
+    pp_usage *u = trains("M", "1", "8");
+    (void)snprintf(u->gpu.model, sizeof u->gpu.model, "%s", model);
+    if (multiprocessors > 0)
+        u->gpu.chip = (pp_chip){90, multiprocessors, 1, 1, 1};
+    return u;
+}
+
+/* Shares of unlike peaks, and steps on unlike GPUs, are no sample of one thing. */
+static void test_other_gpus_are_left_out(void **state)
+{
+    (void)state;
+    static const char *const four[] = {"a", "b", "c", "d"};
+    pp_usage *moved[] = {on("H100", 114), on("H200", 132), on("H100", 114), on("H200", 132)};
+    assert_string_equal(kept(moved, four, 4, (pp_merge_left){0, 2}), "bd");
+    pp_usage *untold[] = {on("", 132), on("", 0), on("H100", 132), on("H200", 132)};
+    assert_string_equal(kept(untold, four, 4, (pp_merge_left){0, 2}), "ad");
+    pp_usage *unknown[] = {on("H200", 132), on("", 0), on("", 132), on("", 0)};
+    assert_string_equal(kept(unknown, four, 4, (pp_merge_left){0, 2}), "bd");
+    pp_usage *both[] = {on("H100", 114), on("H200", 132), trains("N", "1", "8"), on("H200", 132)};
+    assert_string_equal(kept(both, four, 4, (pp_merge_left){1, 1}), "bd");
+    pp_usage *nothing[] = {on("H100", 114), on("H200", 132), on("H200", 132), on("H100", 114)};
+    nothing[0]->steps = nothing[3]->steps = 0;
+    assert_string_equal(kept(nothing, four, 4, (pp_merge_left){0, 0}), "bc");
+}
+
+/* A session on unlike GPUs counts by those that are as most of the newest one's. */
+static void test_unlike_gpus_of_one_session(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = {"a", "a", "b", "b", "b", "c"};
+    pp_usage *most[] = {on("H200", 132), on("H100", 114), on("H100", 114), on("H200", 132),
+                        on("H100", 114)};
+    assert_string_equal(kept(most, gpus, 5, (pp_merge_left){0, 0}), "abb");
+    static const char *const both[] = {"a", "b", "b"};
+    pp_usage *as_many[] = {on("H100", 114), on("H100", 114), on("H200", 132)};
+    assert_string_equal(kept(as_many, both, 3, (pp_merge_left){0, 1}), "b");
+    pp_usage *names[] = {on("A", 0), on("A", 0), on("B", 0)};
+    assert_string_equal(kept(names, both, 3, (pp_merge_left){0, 1}), "b");
+    pp_usage *alone[] = {on("H200", 132), on("H100", 114), on("H100", 114),
+                         on("H100", 114), on("H100", 114), on("H200", 132)};
+    assert_string_equal(kept(alone, gpus, 6, (pp_merge_left){0, 1}), "ac");
 }
 
 int main(void)
@@ -258,11 +330,14 @@ int main(void)
         cmocka_unit_test(test_errors_hold),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_a_single_session),
+        cmocka_unit_test(test_none_does_not_outweigh_some),
         cmocka_unit_test(test_two_sessions),
         cmocka_unit_test(test_old_sessions_count_less),
         cmocka_unit_test(test_what_is_not_alike),
         cmocka_unit_test(test_another_model_begins_anew),
         cmocka_unit_test(test_sessions_of_several_models),
+        cmocka_unit_test(test_other_gpus_are_left_out),
+        cmocka_unit_test(test_unlike_gpus_of_one_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

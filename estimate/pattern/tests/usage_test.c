@@ -13,6 +13,10 @@
 #define T0 INT64_C(1769000000000000000)
 #define GPU "GPU-a"
 
+/* Its SMs run at 1,500 MHz, as its driver's readings say to 1 %. */
+static const pp_chip h200 = {90, 132, 1980000, 3201000, 6144};
+#define MEGAHERTZ 1500.0
+
 enum { STEPS = 64, LAYERS = 4, ITEMS = LAYERS + 2, PIECES = STEPS * ITEMS, RUNS = 40 };
 
 /* An item of the training: how long its kernels take in a step, and by how much that differs from
@@ -52,6 +56,7 @@ typedef struct world {
 
 static uint64_t drawn;
 static char names[LAYERS][8] = {"a", "b", "c", "d"};
+static char model[] = "NVIDIA H200";
 static char empty[] = "", gpu[] = GPU, instance[] = "agent";
 
 static double normal(void)
@@ -138,6 +143,7 @@ static void add_values(world *w, double error)
         add_value(w, i, PP_METRIC_DRAM_ACTIVE, training[i].dram, error);
         add_value(w, i, PP_METRIC_SM_ACTIVE, training[i].sm, error);
     }
+    add_value(w, ITEMS, PP_METRIC_SM_CLOCK, MEGAHERTZ, 0.01 * MEGAHERTZ);
 }
 
 static world *make(double error)
@@ -145,8 +151,11 @@ static world *make(double error)
     world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     w->gpus[0] = gpu;
-    w->process = (pp_activity_process){
-        .instance = instance, .gpus = {.items = w->gpus, .count = 1}, .world_size = 1};
+    w->process = (pp_activity_process){.instance = instance,
+                                       .gpus = {.items = w->gpus, .count = 1},
+                                       .gpu_model = model,
+                                       .chip = h200,
+                                       .world_size = 1};
     w->activity = (pp_activity){.processes = &w->process,
                                 .n_processes = 1,
                                 .layers = w->layers,
@@ -206,7 +215,9 @@ static double true_mean(pp_metric metric)
     double sum = 0;
     for (int i = 0; i < ITEMS; i++)
         sum += training[i].us / step_us *
-               (metric == PP_METRIC_SM_ACTIVE ? training[i].sm : training[i].dram);
+               (metric == PP_METRIC_SM_ACTIVE     ? training[i].sm
+                : metric == PP_METRIC_DRAM_ACTIVE ? training[i].dram
+                                                  : training[i].tensor);
     return sum;
 }
 
@@ -230,7 +241,11 @@ static void check_errors(void)
 {
     enum { DRAWS = 400 };
     score step = {.name = "step"}, idle = {.name = "idle"}, sm = {.name = "SMActive"},
-          dram = {.name = "DRAMActive"}, type = {.name = "Linear"}, p95 = {.name = "p95"};
+          dram = {.name = "DRAMActive"}, type = {.name = "Linear"}, p95 = {.name = "p95"},
+          bytes = {.name = "bytes/s"}, flop = {.name = "FLOP/s"},
+          bound_bytes = {.name = "bytes/s, bound"}, bound_flop = {.name = "FLOP/s, bound"};
+    const double bandwidth = pp_chip_peak(&h200, PP_PEAK_MEMORY, 0);
+    const double tensor = pp_chip_peak(&h200, PP_PEAK_TENSOR, MEGAHERTZ);
     for (int i = 0; i < DRAWS; i++) {
         world *w = make(0.01);
         pp_usage *u = find(w, 0);
@@ -240,11 +255,18 @@ static void check_errors(void)
         add(&dram, metric_of(u, PP_METRIC_DRAM_ACTIVE)->mean, true_mean(PP_METRIC_DRAM_ACTIVE));
         add(&type, u->types[0].share, 0.4);
         add(&p95, metric_of(u, PP_METRIC_TENSOR_ACTIVE)->p95, 0.9);
+        add(&bytes, metric_of(u, PP_METRIC_DRAM_ACTIVE)->achieved,
+            true_mean(PP_METRIC_DRAM_ACTIVE) * bandwidth);
+        add(&flop, metric_of(u, PP_METRIC_TENSOR_ACTIVE)->achieved,
+            true_mean(PP_METRIC_TENSOR_ACTIVE) * tensor);
+        add(&bound_bytes, u->rates[PP_BOUND_MEMORY], (200 * 0.85 + 120 * 0.9) / 320 * bandwidth);
+        add(&bound_flop, u->rates[PP_BOUND_TENSOR], (300 * 0.9 + 100 * 0.8) / 400 * tensor);
         pp_usage_free(u);
         free(w);
     }
-    const score *all[] = {&step, &idle, &sm, &dram, &type, &p95};
-    for (size_t i = 0; i < 6; i++) {
+    const score *all[] = {&step, &idle,  &sm,   &dram,        &type,
+                          &p95,  &bytes, &flop, &bound_bytes, &bound_flop};
+    for (size_t i = 0; i < 10; i++) {
         const double z = sqrt(all[i]->squares / all[i]->n);
         print_message("%s: z %.2f, bias %.4g\n", all[i]->name, z, all[i]->bias / all[i]->n);
         assert_true(z > 0.8 && z < 1.25);
@@ -280,8 +302,9 @@ static void test_what_is_told(void **state)
     assert_int_equal(dram->source, PP_USAGE_LAYERS);
     assert_near(dram->p50.value, 0.3, 0.03);
     assert_true(dram->has_profile);
-    /* The first 300 of 1,200 us are Linear's; its time in a bin is of a marked step. */
-    assert_near(dram->profile[0], 0.3, 0.1);
+    /* The first 300 us of 1,000, 10 more or less, are Linear's; of a marked step, of 1,200. */
+    for (int i = 0; i < 250 * PP_USAGE_BINS / 1000; i++)
+        assert_near(dram->profile[i], training[0].dram, 0.02);
     assert_near(dram->profile[PP_USAGE_BINS - 1], 0, 0.01);
     double sum = 0;
     for (int i = 0; i < PP_USAGE_BINS; i++)
@@ -374,6 +397,74 @@ static void test_what_ranks_waited(void **state)
     assert_near(u->bounds[PP_BOUND_COMMUNICATION].value, 0.06, 0.01);
     pp_usage_free(u);
     free(w);
+}
+
+/* ---- of peaks ---- */
+
+static void test_what_it_is_of_a_peak(void **state)
+{
+    (void)state;
+    world *w = make(0);
+    pp_usage *u = find(w, 0);
+    assert_string_equal(u->gpu.model, "NVIDIA H200");
+    assert_memory_equal(&u->gpu.chip, &h200, sizeof h200);
+    const pp_usage_metric *tensor = metric_of(u, PP_METRIC_TENSOR_ACTIVE);
+    assert_true(tensor->peak == pp_chip_peak(&h200, PP_PEAK_TENSOR, 0)); /* at 1,980 MHz */
+    assert_true(metric_of(u, PP_METRIC_DRAM_ACTIVE)->peak ==
+                pp_chip_peak(&h200, PP_PEAK_MEMORY, 0));
+    assert_true(isnan(metric_of(u, PP_METRIC_SM_ACTIVE)->peak));
+    assert_true(isnan(metric_of(u, PP_METRIC_SM_ACTIVE)->achieved.value));
+    assert_true(isnan(u->rates[PP_BOUND_FP32].value)); /* it bounds nothing */
+    pp_usage_free(u);
+    w->estimates.n_estimates--; /* the clock */
+    u = find(w, 0);
+    tensor = metric_of(u, PP_METRIC_TENSOR_ACTIVE);
+    assert_true(tensor->peak > 0 && isnan(tensor->achieved.value));
+    assert_true(isnan(u->rates[PP_BOUND_TENSOR].value) && u->rates[PP_BOUND_MEMORY].value > 0);
+    pp_usage_free(u);
+    w->process.chip = (pp_chip){0};
+    u = find(w, 0);
+    const pp_usage_metric *dram = metric_of(u, PP_METRIC_DRAM_ACTIVE);
+    assert_true(isnan(dram->peak) && isnan(dram->achieved.value));
+    assert_true(isnan(u->rates[PP_BOUND_MEMORY].value) && dram->mean.value > 0);
+    pp_usage_free(u);
+    free(w);
+}
+
+/* Of windows the job's average. */
+static void test_windows_of_a_peak(void **state)
+{
+    (void)state;
+    world *w = make(0);
+    for (size_t i = 0; i < w->estimates.n_estimates; i++)
+        if (w->values[i].metric == PP_METRIC_TENSOR_ACTIVE)
+            w->values[i].mean = (double)NAN;
+    add_value(w, ITEMS, PP_METRIC_TENSOR_ACTIVE, 0.5, 0);
+    w->values[w->estimates.n_estimates - 1].standard_error = 0.02;
+    pp_usage *u = find(w, 0);
+    const pp_usage_metric *m = metric_of(u, PP_METRIC_TENSOR_ACTIVE);
+    const double of_one = pp_chip_peak(&h200, PP_PEAK_TENSOR, w->values[20].mean);
+    assert_int_equal(w->values[20].metric, PP_METRIC_SM_CLOCK);
+    assert_int_equal(m->source, PP_USAGE_WINDOWS);
+    assert_near(m->achieved.value / of_one, 0.5, 1e-9);
+    assert_near(m->achieved.standard_error / of_one,
+                hypot(0.02, 0.5 * 0.01 * MEGAHERTZ / w->values[20].mean), 1e-9);
+    pp_usage_free(u);
+    free(w);
+}
+
+static void test_gpus_alike(void **state)
+{
+    (void)state;
+    const pp_chip pcie = {90, 114, 1755000, 1593000, 5120};
+    const pp_usage_gpu a = {"NVIDIA H200", h200}, untold = {"", h200},
+                       other = {"NVIDIA H100", h200}, slower = {"NVIDIA H200", pcie},
+                       unknown = {"", {0}}, part = {"NVIDIA H200 MIG 1g.18gb", {0}};
+    assert_true(pp_usage_gpu_alike(&a, &a) && pp_usage_gpu_alike(&a, &untold));
+    assert_true(pp_usage_gpu_alike(&unknown, &unknown) && pp_usage_gpu_alike(&part, &part));
+    assert_false(pp_usage_gpu_alike(&a, &other) || pp_usage_gpu_alike(&a, &slower));
+    assert_false(pp_usage_gpu_alike(&a, &unknown) || pp_usage_gpu_alike(&part, &unknown));
+    assert_false(pp_usage_gpu_alike(&slower, &untold));
 }
 
 /* ---- where little was measured ---- */
@@ -528,12 +619,20 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors_hold),     cmocka_unit_test(test_what_is_told),
-        cmocka_unit_test(test_bounds),          cmocka_unit_test(test_whose_idle_time_it_is),
-        cmocka_unit_test(test_what_is_exposed), cmocka_unit_test(test_what_ranks_waited),
-        cmocka_unit_test(test_elapsed_times),   cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_nothing),         cmocka_unit_test(test_many_types),
+        cmocka_unit_test(test_errors_hold),
+        cmocka_unit_test(test_what_is_told),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_whose_idle_time_it_is),
+        cmocka_unit_test(test_what_is_exposed),
+        cmocka_unit_test(test_what_ranks_waited),
+        cmocka_unit_test(test_elapsed_times),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_many_types),
         cmocka_unit_test(test_models),
+        cmocka_unit_test(test_what_it_is_of_a_peak),
+        cmocka_unit_test(test_windows_of_a_peak),
+        cmocka_unit_test(test_gpus_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ static const struct {
     {"groups", PP_REGRESSION_GROUPS},
     {"the job's mean by the fit", PP_REGRESSION_JOB},
     {"doubts", PP_REGRESSION_DOUBTS},
+    {"clocks that differ", PP_REGRESSION_CLOCKS},
 };
 
 typedef struct test_case {

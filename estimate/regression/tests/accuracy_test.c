@@ -247,7 +247,8 @@ static void pauses_of_scrapes(void **state)
     static const struct {
         double outage, window;
         bool restart;
-    } cases[] = {{30, 0.25, false}, {10, 0.25, true}, {2, 0.25, true}, {10, 1, true}};
+        int runs;
+    } cases[] = {{30, 0.25, false, 1}, {10, 0.25, true, 1}, {2, 0.25, true, 1}, {10, 1, true, 3}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sim_config c = sim_defaults(1500 + 10 * i);
         c.outage = cases[i].outage;
@@ -255,7 +256,7 @@ static void pauses_of_scrapes(void **state)
         c.zeros = cases[i].restart ? 8 : 0;
         c.window = c.scrape = cases[i].window;
         c.duration = cases[i].window < 1 ? 135 : 600;
-        totals t = runs(c, 1);
+        totals t = runs(c, cases[i].runs);
         check_targets(&t, 3);
     }
 }
@@ -393,6 +394,64 @@ static void many_layers_are_bundled(void **state)
     assert_true(z > 0.8 && z < 1.3);
 }
 
+/* Of what is a share of cycles, whose items' clocks differ, values stay and standard errors grow.
+ */
+static void clocks_widen_errors(void **state)
+{
+    (void)state;
+    sim_config c = sim_defaults(1700);
+    c.kernels = true;
+    c.contention = 0.2;
+    c.window = c.scrape = 0.1;
+    c.step = 1;
+    c.duration = 60;
+    c.clocks = 0.2;
+    c.slow = 0.5;
+    sim *s = sim_new(&c);
+    pp_regression_result *r = solve(s);
+    s->in.options.without = PP_REGRESSION_CLOCKS;
+    pp_regression_result *before = solve(s);
+    print_message("clocks differ by %.3f\n", r->clock_spread);
+    assert_true(r->clock_spread > 0.03 && r->clock_spread < 0.12);
+    assert_true(before->clock_spread == 0);
+    size_t wider = 0, n = 0;
+    for (size_t i = 0; i < r->n_items; i++)
+        for (size_t m = 0; m < SIM_METRICS; m++) {
+            const pp_regression_estimate *a = pp_regression_get(before, i, m);
+            const pp_regression_estimate *b = pp_regression_get(r, i, m);
+            if (!a->identifiable || !b->identifiable)
+                continue;
+            assert_true(b->mean == a->mean);
+            assert_true(b->standard_error >= a->standard_error);
+            assert_true(s->metrics[m].of_cycles || b->standard_error == a->standard_error);
+            wider += b->standard_error > 1.2 * a->standard_error;
+            n += s->metrics[m].of_cycles;
+        }
+    print_message("%zu of %zu standard errors are wider\n", wider, n);
+    assert_true(n > 30 && wider > n / 2);
+    for (size_t g = 0; g < r->n_groups; g++)
+        assert_true(r->groups[g].estimate.identifiable);
+    pp_regression_result_free(before);
+    pp_regression_result_free(r);
+    sim_free(s);
+}
+
+/* Values that vary from step to step do not pass for clocks. */
+static void one_clock_is_none_that_differs(void **state)
+{
+    (void)state;
+    sim_config c = sim_defaults(1701);
+    c.kernels = true;
+    c.contention = 0.2;
+    c.cv = 0.1;
+    sim *s = sim_new(&c);
+    pp_regression_result *r = solve(s);
+    assert_true(r->lag_known);
+    assert_true(r->clock_spread == 0);
+    pp_regression_result_free(r);
+    sim_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +475,8 @@ int main(void)
         cmocka_unit_test(slow_intervals_give_averages),
         cmocka_unit_test(steps_below_the_window_report_no_layer),
         cmocka_unit_test(many_layers_are_bundled),
+        cmocka_unit_test(clocks_widen_errors),
+        cmocka_unit_test(one_clock_is_none_that_differs),
     };
     return cmocka_run_group_tests_name("attribution accuracy", tests, NULL, NULL);
 }

@@ -128,6 +128,56 @@ static void since_before(sim_config *c)
     c->step = 1;
 }
 
+/* The driver's two clocks: of windows, and of the timer that takes them over. */
+static void two_clocks(sim_config *c)
+{
+    since_before(c);
+    c->scrape = 0.1035;
+    c->delay = 0.01;
+    c->delay_jitter = 0.003;
+    c->taken_every = 0.10014;
+}
+
+/* As long a run as somebody waits for, of a training that hardly varies. */
+static void two_clocks_steady(sim_config *c)
+{
+    two_clocks(c);
+    c->taken_spread = 0.8;
+    c->window = 0.10003;
+    c->window_hint = 0.1;
+    c->duration = 60;
+    c->step = 0.7;
+    c->layers = 5;
+    c->contention = 0;
+}
+
+/* Most layers leave most of a metric alone, so that most windows are exactly as told. */
+static void two_clocks_sparse(sim_config *c)
+{
+    two_clocks_steady(c);
+    c->sparse = 0.8;
+    c->noise = 0.0005;
+}
+
+/* As on an H200, where products run at a lower clock than what is beside them. */
+static void clocks(sim_config *c)
+{
+    two_clocks(c);
+    c->clocks = 0.15;
+}
+
+static void clocks_half(sim_config *c)
+{
+    clocks(c);
+    c->slow = 0.5;
+}
+
+static void clocks_near(sim_config *c)
+{
+    clocks_half(c);
+    c->clocks = 0.05;
+}
+
 const sim_condition sim_conditions[] = {
     {"clean", clean, SIM_RIGHT, false},
     {"clean, kernels known", clean_kernels, SIM_RIGHT, false},
@@ -146,6 +196,12 @@ const sim_condition sim_conditions[] = {
     {"labels shuffled in each step", shuffled, SIM_WITHHELD, false},
     {"layers of equal lengths that never vary", even, SIM_WITHHELD, false},
     {"read every 105 ms, of windows of 100 ms since", since_before, SIM_RIGHT, true},
+    {"taken over by a timer of 100.14 ms", two_clocks, SIM_RIGHT, false},
+    {"taken over by a timer that varies, 60 s, steady", two_clocks_steady, SIM_RIGHT, true},
+    {"the same, each metric of few layers", two_clocks_sparse, SIM_RIGHT, false},
+    {"a quarter of the layers at a clock 15 % lower", clocks, SIM_RIGHT, true},
+    {"half of the layers at a clock 15 % lower", clocks_half, SIM_RIGHT, false},
+    {"half of the layers at a clock 5 % lower", clocks_near, SIM_RIGHT, false},
     {"12 captures of 10 s", captures_of_10_s, SIM_RIGHT, false},
     {"4 s in all", one_of_4_s, SIM_WITHHELD, false},
 };

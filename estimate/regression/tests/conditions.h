@@ -1,6 +1,6 @@
 /*
  * Conditions in which Regression is to be right (1.5 points, 97 % within 3 standard errors) or to
- * withhold its values; none may be confident and wrong (1 % of values beyond 5).
+ * withhold its values. None may be confident and wrong (1 % of values beyond 5).
  */
 #ifndef PP_ESTIMATE_REGRESSION_TESTS_CONDITIONS_H
 #define PP_ESTIMATE_REGRESSION_TESTS_CONDITIONS_H

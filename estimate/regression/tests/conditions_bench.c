@@ -28,9 +28,10 @@ static int condition_run(const sim_condition *v, int runs, uint64_t seed)
     printf("{\"condition\": \"%s\", \"runs\": %d, \"verdict\": \"%s\", \"reported_share\": %.3g, "
            "\"runs_without_a_value\": %zu, \"error_points\": %.3g, \"worst_points\": %.3g, "
            "\"rms_z\": %.3g, \"within_3_se\": %.4g, \"beyond_5_se\": %.3g, "
-           "\"job_error_worst\": %.3g}\n",
+           "\"job_error_worst\": %.3g, \"misread\": %.3g, \"clocks_found\": %.3g}\n",
            v->name, runs, sim_totals_verdict(&t), t.reported / k, t.silent, t.error / n, t.worst,
-           sqrt(t.z2 / n), (double)t.within3 / n, (double)t.beyond5 / n, t.job);
+           sqrt(t.z2 / n), (double)t.within3 / n, (double)t.beyond5 / n, t.job,
+           t.windows ? (double)t.misread / (double)t.windows : 0, (double)t.clocks / k);
     return fflush(stdout);
 }
 

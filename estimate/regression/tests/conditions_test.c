@@ -48,8 +48,8 @@ static void condition_is_met(void **state)
     if (t.n == 0)
         return;
     assert_true(t.error / n <= 1.5);
-    assert_true((double)t.within3 / n >= 0.95);
     assert_true((double)t.beyond5 / n <= 0.01);
+    assert_true((double)t.within3 / n >= 0.95);
     /* Of several runs: standard errors are neither too small nor too wide. */
     assert_true(SANITIZED || (sqrt(t.z2 / n) > 0.7 && sqrt(t.z2 / n) < 1.4));
 }

@@ -333,6 +333,80 @@ static void few_windows_report_nothing(void **state)
     sim_free(s);
 }
 
+/* Of a session of which no window was read, what was measured before and behind it says nothing. */
+static void other_times_are_not_the_jobs(void **state)
+{
+    (void)state;
+    sim *s = short_sim(13);
+    pp_regression_input in = s->in;
+    pp_regression_sample *samples[SIM_METRICS];
+    pp_regression_metric metrics[SIM_METRICS];
+    const int64_t session = s->captures[0].end_ns - s->captures[0].start_ns;
+    memcpy(metrics, s->metrics, sizeof metrics);
+    for (size_t m = 0; m < SIM_METRICS; m++) {
+        samples[m] = malloc(metrics[m].n_samples * sizeof *samples[m]);
+        assert_non_null(samples[m]);
+        memcpy(samples[m], metrics[m].samples, metrics[m].n_samples * sizeof *samples[m]);
+        for (size_t i = 0; i < metrics[m].n_samples; i++)
+            samples[m][i].stamp_ns += session + 10000000000LL;
+        metrics[m].samples = samples[m];
+    }
+    in.metrics = metrics;
+    pp_regression_result *r = solve(&in);
+    for (size_t m = 0; m < SIM_METRICS; m++) {
+        assert_int_equal(r->fits[m].job.method, PP_METHOD_NONE);
+        assert_true(isnan(r->fits[m].job.mean));
+        assert_true(r->fits[m].outside);
+        free(samples[m]);
+    }
+    pp_regression_result_free(r);
+    r = solve(&s->in);
+    assert_int_equal(r->fits[0].job.method, PP_METHOD_JOB);
+    assert_false(r->fits[0].outside);
+    pp_regression_result_free(r);
+    sim_free(s);
+}
+
+/* A clock that falls for seconds now and then: of what a mean of it may be off by, steps say
+ * nothing.
+ */
+static void levels_have_errors_of_their_spells(void **state)
+{
+    (void)state;
+    enum { DRAWS = 40, SPELL = 8 };
+    sim_config c = sim_defaults(14);
+    c.duration = 180;
+    c.step = 0.3;
+    c.layers = 2;
+    sim *s = sim_new(&c);
+    pp_regression_metric level = s->metrics[5];
+    pp_regression_sample *samples = malloc(level.n_samples * sizeof *samples);
+    assert_non_null(samples);
+    memcpy(samples, level.samples, level.n_samples * sizeof *samples);
+    level.samples = samples;
+    level.job_only = true;
+    pp_regression_input in = s->in;
+    in.metrics = &level;
+    in.n_metrics = 1;
+    double z2 = 0;
+    uint64_t rng = 77;
+    for (int k = 0; k < DRAWS; k++) {
+        double now = 1980;
+        for (size_t i = 0; i < level.n_samples; i++) {
+            if (sim_uniform(&rng) < 1.0 / SPELL)
+                now = sim_uniform(&rng) < 0.5 ? 1980 : 1700;
+            samples[i].value = now - 5 * sim_uniform(&rng);
+        }
+        pp_regression_result *r = solve(&in);
+        z2 += pow((r->fits[0].job.mean - 1837.5) / r->fits[0].job.standard_error, 2) / DRAWS;
+        pp_regression_result_free(r);
+    }
+    print_message("z of a level's mean: %.2f\n", sqrt(z2));
+    assert_true(sqrt(z2) > 0.7 && sqrt(z2) < 1.5);
+    free(samples);
+    sim_free(s);
+}
+
 static void nothing_in_nothing_out(void **state)
 {
     (void)state;
@@ -495,6 +569,36 @@ static void hostile_input_is_survived(void **state)
     }
 }
 
+/** Memory of a process: flat but for a page that it takes, and `after` once it is gone. */
+static void memory_fill(sim *s, double after)
+{
+    const size_t memory = SIM_METRICS - 1, n = s->metrics[memory].n_samples;
+    assert_true(isnan(s->metrics[memory].min));
+    for (size_t i = 0; i < n; i++) {
+        pp_regression_sample *v = &s->samples[memory][i];
+        v->value = v->stamp_ns > s->captures[0].end_ns ? after : i < n / 6 ? 6931.875 : 6931.9375;
+    }
+}
+
+/* What varies by nothing while items run has no say in where windows lie, whatever it does behind
+ * that. */
+static void what_changes_behind_the_training_tells_no_lag(void **state)
+{
+    (void)state;
+    sim *s = short_sim(12);
+    s->captures[0].end_ns -= 2000000000;
+    memory_fill(s, 6931.9375);
+    pp_regression_result *stays = solve(&s->in);
+    memory_fill(s, 618.375);
+    pp_regression_result *falls = solve(&s->in);
+    assert_true(stays->lag_known && falls->lag_known);
+    assert_memory_equal(&stays->lag_ns, &falls->lag_ns, sizeof stays->lag_ns);
+    assert_memory_equal(&stays->lag_se_ns, &falls->lag_se_ns, sizeof stays->lag_se_ns);
+    pp_regression_result_free(stays);
+    pp_regression_result_free(falls);
+    sim_free(s);
+}
+
 static void overlapping_items_share_the_time(void **state)
 {
     (void)state;
@@ -538,9 +642,12 @@ int main(void)
         cmocka_unit_test(idle_memory_and_closure),
         cmocka_unit_test(limits_are_the_callers),
         cmocka_unit_test(few_windows_report_nothing),
+        cmocka_unit_test(other_times_are_not_the_jobs),
+        cmocka_unit_test(levels_have_errors_of_their_spells),
         cmocka_unit_test(nothing_in_nothing_out),
         cmocka_unit_test(wrong_input_is_refused),
         cmocka_unit_test(hostile_input_is_survived),
+        cmocka_unit_test(what_changes_behind_the_training_tells_no_lag),
         cmocka_unit_test(overlapping_items_share_the_time),
     };
     return cmocka_run_group_tests_name("attribution input", tests, NULL, NULL);

@@ -1,5 +1,7 @@
 #include "estimate/regression/tests/sim.h"
 
+#include "estimate/regression/tests/peers.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 
 #define ORIGIN_NS 1769000000000000000LL
 #define CELL_NS 10000000LL
+#define SPELL_NS 10e9 /* of the timer that takes windows over */
 
 typedef struct piece {
     double start, end; /* ns from the origin */
@@ -27,6 +30,7 @@ typedef struct run {
     double clock;  /* of this spell, beside the highest */
     double clock_end;
     double draw[256][SIM_METRICS]; /* this step's values */
+    double item_clock[256];        /* beside the highest */
 } run;
 
 static const double scale[SIM_METRICS] = {1, 1, 1, 1, 100, 1};
@@ -74,6 +78,15 @@ static void items_make(sim *s)
     }
     s->in.items = s->items;
     s->in.n_items = (size_t)n;
+}
+
+static void sparse_make(sim *s)
+{
+    uint64_t rng = s->config.seed + 44;
+    for (size_t i = 0; i <= s->in.n_items; i++)
+        for (size_t m = 1; m < 4; m++)
+            if (sim_uniform(&rng) < s->config.sparse)
+                s->truth[i * SIM_METRICS + m] = 0;
 }
 
 static void truth_make(sim *s, run *r, double *weight)
@@ -163,6 +176,14 @@ static void call_add(sim *s, run *r, int item, double nominal)
         if (busy < 1)
             piece_add(s, r, item, length / parts * (1 - busy), false, true);
     }
+}
+
+static void clocks_make(const sim *s, run *r)
+{
+    uint64_t rng = s->config.seed + 55;
+    const double slow = s->config.slow > 0 ? s->config.slow : 0.25;
+    for (size_t i = 0; i < sizeof r->item_clock / sizeof *r->item_clock; i++)
+        r->item_clock[i] = sim_uniform(&rng) < slow ? 1 - s->config.clocks : 1;
 }
 
 static void step_draw(sim *s, run *r)
@@ -331,32 +352,60 @@ typedef struct exporter {
     double value[SIM_METRICS];
     double next_end;
     double next_publish;
+    double tick;        /* of the timer that takes windows over */
+    double tick_period; /* in this spell */
+    double spell_end;
     size_t piece;
     int zeros;               /* windows to come that read 0 */
     double sum[SIM_METRICS]; /* of windows since the value before */
     int count;
 } exporter;
 
+/** The timer's first tick at `ready` or later. */
+static double taken_at(const sim *s, run *r, exporter *e, double ready)
+{
+    const double window = 1e9 * s->config.window;
+    while (e->tick < ready) {
+        if (e->tick >= e->spell_end) {
+            const double spread = exp(s->config.taken_spread * sim_normal(&r->rng));
+            e->tick_period = window + (1e9 * s->config.taken_every - window) * spread;
+            e->spell_end = e->tick + SPELL_NS;
+        }
+        e->tick += e->tick_period;
+    }
+    return e->tick;
+}
+
 static void publish_plan(const sim *s, run *r, exporter *e)
 {
     e->next_end += s->config.window * 1e9;
     e->next_publish =
         e->next_end + 1e9 * (s->config.delay + s->config.delay_jitter * sim_uniform(&r->rng));
+    if (s->config.taken_every > 0)
+        e->next_publish = taken_at(s, r, e, e->next_publish);
 }
 
-/* Mean of one metric over [start, end). */
+/* All but memory, which has a clock of its own, and utilisation. */
+static bool is_of_cycles(int m)
+{
+    return m != 2 && m < 4;
+}
+
+/* Mean of one metric over the time, or the cycles, in [start, end). */
 static double mean_over(const run *r, size_t *at, int m, double start, double end)
 {
-    double sum = 0;
+    double sum = 0, cycles = 0;
     while (*at > 0 && r->pieces[*at].start > start)
         (*at)--;
     while (*at < r->n && r->pieces[*at].end <= start)
         (*at)++;
     for (size_t i = *at; i < r->n && r->pieces[i].start < end; i++) {
         double a = fmax(start, r->pieces[i].start), b = fmin(end, r->pieces[i].end);
-        sum += r->pieces[i].value[m] * (b - a) / (end - start);
+        double clock = is_of_cycles(m) ? r->item_clock[r->pieces[i].item] : 1;
+        sum += r->pieces[i].value[m] * (b - a) * clock;
+        cycles += (b - a) * clock;
     }
-    return sum;
+    return cycles > 0 ? sum / cycles : 0;
 }
 
 static void collect(sim *s, run *r, exporter *e)
@@ -419,8 +468,11 @@ static void samples_make(sim *s, run *r)
     size_t cap = (size_t)(last / scrape) + 16, n = 0;
     for (int m = 0; m < SIM_METRICS; m++)
         s->samples[m] = need(calloc(cap, sizeof **s->samples));
+    s->read_end = need(calloc(cap, sizeof *s->read_end));
     exporter e = {.next_end = 1e9 * s->config.window * (1 + sim_uniform(&r->rng))};
     s->first_end = e.next_end + s->config.window * 1e9;
+    if (s->config.taken_every > 0)
+        e.tick = s->config.window * 1e9 * sim_uniform(&r->rng);
     publish_plan(s, r, &e);
     bool any = false;
     double at = scrape * (1 + sim_uniform(&r->rng)), outage = 0.4 * last;
@@ -454,7 +506,7 @@ static void samples_make(sim *s, run *r)
                                        s->config.since_before ? e.sum[m] / e.count : e.value[m]};
         memset(e.sum, 0, sizeof e.sum);
         e.count = 0;
-        n++;
+        s->read_end[n++] = e.next_end - s->config.window * 1e9;
     }
     static const char *const names[] = {"SMActive",   "SMOccupancy", "DRAMActive",
                                         "FP32Active", "GPUUtil",     "GPUMem"};
@@ -463,6 +515,7 @@ static void samples_make(sim *s, run *r)
                                                .min = m == 5 ? (double)NAN : 0,
                                                .max = m == 5 ? (double)NAN : scale[m],
                                                .idle_is_zero = m < 4,
+                                               .of_cycles = is_of_cycles(m),
                                                .samples = s->samples[m],
                                                .n_samples = n};
     s->in.metrics = s->metrics;
@@ -482,6 +535,9 @@ sim *sim_new(const sim_config *config)
         (void)sim_uniform(&r->rng);
     items_make(s);
     truth_make(s, r, weight);
+    if (s->config.sparse > 0)
+        sparse_make(s);
+    clocks_make(s, r);
     activity_make(s, r, weight);
     intervals_make(s, r);
     means_make(s, r);
@@ -497,6 +553,25 @@ sim *sim_new(const sim_config *config)
     return s;
 }
 
+size_t sim_windows(const sim *s, pp_regression_window *ret)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < s->metrics[0].n_samples; j++) {
+        const double end = s->read_end[j], before = j > 0 ? s->read_end[j - 1] : 0;
+        const double start =
+            s->config.since_before && j > 0 ? before : end - 1e9 * s->config.window;
+        if (end <= before || (s->config.since_before && j == 0))
+            continue;
+        pp_regression_window *w = &ret[n++];
+        *w = (pp_regression_window){s->samples[0][j].stamp_ns, ORIGIN_NS + llround(start),
+                                    ORIGIN_NS + llround(end), false};
+        for (size_t k = 0; k < s->in.n_observed; k++)
+            w->usable |=
+                w->start_ns >= s->captures[k].start_ns && w->end_ns <= s->captures[k].end_ns;
+    }
+    return n;
+}
+
 void sim_free(sim *s)
 {
     if (!s)
@@ -510,6 +585,7 @@ void sim_free(sim *s)
     free(s->cells);
     free(s->steps);
     free(s->captures);
+    free(s->read_end);
     free(s->truth);
     free(s->realised);
     for (int m = 0; m < SIM_METRICS; m++)
@@ -584,21 +660,38 @@ static void groups_score(const sim *s, const pp_regression_result *r, sim_score 
     }
 }
 
+/* Windows are in order of time, and each has the stamp of a sample. */
+static void readings_score(const sim *s, const pp_regression_result *r, sim_score *ret)
+{
+    size_t j = 0;
+    for (size_t w = 0; w < r->n_windows; w++) {
+        while (j + 1 < s->metrics[0].n_samples &&
+               s->samples[0][j].stamp_ns < r->windows[w].stamp_ns)
+            j++;
+        const double off = (double)(r->windows[w].end_ns - ORIGIN_NS) - s->read_end[j];
+        ret->misread += fabs(off) > 0.5e9 * s->config.window;
+        ret->windows++;
+    }
+}
+
 void sim_score_of(const sim *s, const pp_regression_result *r, sim_score *ret)
 {
-    double *plain = NULL;
+    pp_peers peers;
     *ret = (sim_score){.end_error = (double)NAN};
-    if (sim_overlap_mean(&s->in, r, &plain, NULL) < 0)
+    if (pp_peers_solve(&s->in, r->windows, r->n_windows, &peers, NULL) < 0)
         abort();
-    layers_score(s, r, plain, ret);
-    free(plain);
+    layers_score(s, r, peers.overlap, ret);
+    pp_peers_done(&peers);
     groups_score(s, r, ret);
     for (size_t m = 0; m < SIM_METRICS; m++) {
+        if (s->job[m] == 0) /* where no item has it */
+            continue;
         double e = fabs(r->fits[m].job.mean / s->job[m] - 1);
         ret->job_error = e > ret->job_error ? e : ret->job_error;
     }
     if (!r->lag_known || r->n_windows == 0)
         return;
+    readings_score(s, r, ret);
     double w = s->config.window * 1e9;
     const pp_regression_window *middle = &r->windows[r->n_windows / 2];
     double at = fmod((double)(middle->end_ns - ORIGIN_NS) - s->first_end, w);

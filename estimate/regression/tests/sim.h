@@ -47,13 +47,22 @@ typedef struct sim_config {
     double lengths;        /* sd of the logarithm of each step's length, which values rise with */
     double rise;           /* by so much: value ~ length to this power */
     double throttle;       /* spells in which all takes longer by this share, DRAMActive is less */
-    double util_period;    /* s over which GPU_UTIL is averaged; 0: the window */
-    bool multiplexed;      /* metrics 0 and 2 are of a window's first half, 1 and 3 of its last */
-    bool even;             /* layers take equally long, and always the same; nothing else does */
-    bool shuffled;         /* the layers' names are dealt anew in each step */
+    double sparse;      /* share of items that are 0 in a metric, drawn for each metric but SMActive
+                           and GPUUtil: not all have products, or read memory */
+    double clocks;      /* some items run at a clock that is lower by this; what is counted in
+                           the SMs is a share of a window's cycles */
+    double slow;        /* how many of the items; 0: a quarter */
+    double util_period; /* s over which GPU_UTIL is averaged; 0: the window */
+    bool multiplexed;   /* metrics 0 and 2 are of a window's first half, 1 and 3 of its last */
+    bool even;          /* layers take equally long, and always the same; nothing else does */
+    bool shuffled;      /* the layers' names are dealt anew in each step */
     bool since_before;  /* a value is of all windows since the one before it was read, as GPM's */
-    double window_hint; /* s, as told; 0: the window's own length */
-    bool no_hints;      /* W and S are not told */
+    double taken_every; /* s, period of the timer that takes windows over, each time all that have
+                           ended `delay` ago; 0: each window by itself */
+    double taken_spread; /* sd of the logarithm of how much longer than a window that is, by spells
+                            of 10 s */
+    double window_hint;  /* s, as told; 0: the window's own length */
+    bool no_hints;       /* W and S are not told */
 } sim_config;
 
 typedef struct sim {
@@ -62,6 +71,7 @@ typedef struct sim {
     double *truth;    /* [(n_items + 2) * SIM_METRICS] nominal, metric's unit */
     double *realised; /* the same, averaged over what was drawn in the observed time */
     double job[SIM_METRICS];
+    double *read_end; /* [sample] ns from the origin: true end of the newest window that it is of */
     double first_end; /* ns from the origin: a true window end; the others are W apart */
     /* Owned memory behind `in`. */
     pp_regression_item *items;
@@ -89,6 +99,8 @@ typedef struct sim_score {
     double plain;     /* time-weighted mean error of the overlap-weighted mean, same layers */
     double group_z2;  /* of groups against their members' time-weighted truth */
     size_t groups;
+    size_t windows;
+    size_t misread;   /* windows that are taken to end half a length and more away */
     double end_error; /* ms, of the windows' ends; NaN when the lag is not known */
 } sim_score;
 
@@ -101,10 +113,8 @@ sim_config sim_defaults(uint64_t seed);
 sim *sim_new(const sim_config *config);
 void sim_free(sim *s);
 void sim_score_of(const sim *s, const pp_regression_result *r, sim_score *ret);
-/** The plain overlap-weighted mean, for comparison: each window's value counts for an item by the
- *  time that the item took in it. Windows are those of `solved` (same input). *ret is
- *  [row * n_metrics + metric], NaN where nothing overlaps; the caller frees it. */
-int sim_overlap_mean(const pp_regression_input *in, const pp_regression_result *solved,
-                     double **ret, pp_error *err);
+/** The true windows of its samples, in order of time; ret has room for metrics[0].n_samples.
+ * Returns how many. */
+size_t sim_windows(const sim *s, pp_regression_window *ret);
 
 #endif

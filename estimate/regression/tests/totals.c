@@ -20,6 +20,8 @@ static void score_add(sim_totals *t, const sim_score *q)
     t->n += q->n;
     t->within3 += q->within3;
     t->beyond5 += q->beyond5;
+    t->windows += q->windows;
+    t->misread += q->misread;
     t->silent += q->n == 0;
     t->job = fmax(t->job, q->job_error);
 }
@@ -37,6 +39,7 @@ int sim_totals_run(sim_totals *t, const sim_config *c, unsigned without, pp_erro
         sim_score q;
         sim_score_of(s, r, &q);
         score_add(t, &q);
+        t->clocks += r->clock_spread > 0;
     }
     pp_regression_result_free(r);
     sim_free(s);
@@ -54,7 +57,10 @@ void sim_totals_add(sim_totals *to, const sim_totals *from)
     to->n += from->n;
     to->within3 += from->within3;
     to->beyond5 += from->beyond5;
+    to->windows += from->windows;
+    to->misread += from->misread;
     to->silent += from->silent;
+    to->clocks += from->clocks;
     to->job = fmax(to->job, from->job);
     to->seconds += from->seconds;
 }

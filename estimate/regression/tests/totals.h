@@ -11,7 +11,9 @@ typedef struct sim_totals {
     double worst, job;        /* points; relative error of a job mean */
     double seconds;           /* of processor */
     size_t n, within3, beyond5;
-    size_t silent; /* runs that tell no layer */
+    size_t windows, misread; /* where a lag is known */
+    size_t silent;           /* runs that tell no layer */
+    size_t clocks;           /* runs in which clocks are found to differ */
 } sim_totals;
 
 /** Simulates, solves and adds one run; the configuration's options are as they are, but for the

@@ -555,6 +555,26 @@ static void test_kernels_that_are_alike_tell_of_each_other(void **state)
     assert_true(with[0] < 0.75 * without[0] && with[1] < 0.75 * without[1]);
 }
 
+/* Of layers that are alike the lag of a layer earlier explains as much, and by chance more: the
+ * likely lag decides. */
+static void test_layers_that_are_alike_are_not_taken_for_each_other(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (uint64_t seed = 5500; seed < 5510; seed++) {
+        sim s;
+        sim_config c = sim_usual(seed);
+        c.kernels = 384, c.length = 20, c.spread = 0.8, c.period = 100;
+        c.captures = 1, c.capture = 0.4, c.alike = 12, c.unlike = 0.005;
+        sim_run(&s, &c);
+        assert_int_equal(s.n_captures, 1);
+        worst = fmax(worst, s.lag_error);
+        sim_free(&s);
+    }
+    print_message("lags at most %.2f us off\n", worst);
+    assert_true(worst < 5);
+}
+
 /* Where a name and a shape say nothing of a kernel's values, that is seen. */
 static void test_kernels_that_are_alike_by_name_alone(void **state)
 {
@@ -601,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_a_metric_that_comes_now_and_then),
         cmocka_unit_test(test_kernels_that_are_alike_tell_of_each_other),
         cmocka_unit_test(test_kernels_that_are_alike_by_name_alone),
+        cmocka_unit_test(test_layers_that_are_alike_are_not_taken_for_each_other),
         cmocka_unit_test(test_nothing_to_solve),
     };
 

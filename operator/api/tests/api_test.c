@@ -300,9 +300,9 @@ static void entity_tags(void **state)
 
 /* ---- pages ---- */
 
-enum { ROW_CELLS = 12 };
+enum { ROW_CELLS = 12, NESTED_CELLS = 9 /* where those begin */ };
 
-/** A metric of a layer; metric NULL: it has none; layer NULL: there is none. */
+/** A layer and its first metric; metric NULL: it has none; layer NULL: there is none. */
 static void make_row(pp_cell *cells, const char *layer, const char *metric, double mean)
 {
     const pp_cell_type key = layer ? PP_CELL_TEXT : PP_CELL_NULL;
@@ -330,6 +330,15 @@ static void add(pp_api_page *page, const char *layer, const char *metric, double
     assert_int_equal(pp_api_page_row(page, cells, ROW_CELLS, NULL), 0);
 }
 
+/** A further metric of the layer before. */
+static void add_metric(pp_api_page *page, const char *metric, double mean)
+{
+    pp_cell cells[ROW_CELLS];
+    make_row(cells, "", metric, mean);
+    assert_int_equal(pp_api_page_row(page, cells + NESTED_CELLS, ROW_CELLS - NESTED_CELLS, NULL),
+                     0);
+}
+
 static void a_page_of_layers(void **state)
 {
     pp_api_page page;
@@ -338,9 +347,10 @@ static void a_page_of_layers(void **state)
     for (int again = 0; again < 2; again++) {
         pp_api_page_reset(&page);
         add(&page, "a", "gpu_util", (double)NAN);
-        add(&page, "a", "sm_active", 0.5);
+        add_metric(&page, "sm_active", 0.5);
         add(&page, "b", NULL, 0);
-        add(&page, "c", "sm_active", 0.5);
+        add(&page, "c", "gpu_util", 0.5);
+        add_metric(&page, "sm_active", 0.5); /* of what has no more room */
         assert_int_equal(pp_api_page_end(&page, NULL), 0);
     }
     assert_string_equal(page.version, "v1");

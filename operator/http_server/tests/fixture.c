@@ -196,7 +196,7 @@ static char *describe(const pp_http_api_request *request)
 {
     pp_buf text;
     pp_buf_init(&text, 65536);
-    (void)pp_buf_printf(&text, NULL, "%s|%s|%s", request->path,
+    (void)pp_buf_printf(&text, NULL, "%s%s|%s|%s", request->open ? "open:" : "", request->path,
                         request->token ? request->token : "-", request->if_none_match);
     for (size_t i = 0; i < request->query->count; i++)
         (void)pp_buf_printf(&text, NULL, "|%s", request->query->items[i]);
@@ -240,6 +240,22 @@ static void on_api_gone(void *context, pp_http_id id)
 {
     (void)id;
     ((fixture *)context)->given_up++;
+}
+
+static bool on_file(void *context, const char *path, pp_http_file *ret)
+{
+    fixture *f = context;
+    static const char headers[] = "X-Of: files\r\n";
+    const bool moved = strcmp(path, "/moved") == 0;
+    if (!moved && strcmp(path, "/files/a.txt") != 0)
+        return false;
+    *ret = (pp_http_file){.type = "text/plain",
+                          .etag = "\"tag\"",
+                          .headers = headers,
+                          .location = moved ? "files/a.txt" : NULL,
+                          .data = f->file,
+                          .len = sizeof f->file};
+    return true;
 }
 
 static void on_disconnected(void *context, pp_http_id id)
@@ -309,10 +325,13 @@ void fixture_start(fixture *f, pp_http_options options)
         .disconnected = on_disconnected,
         .api = on_api,
         .api_gone = on_api_gone,
+        .file = on_file,
         .ready = on_ready,
     };
     pp_error err = {0};
     *f = (fixture){0};
+    for (size_t i = 0; i < sizeof f->file; i++)
+        f->file[i] = (unsigned char)('a' + i % 26);
     pp_log_set_level(PP_LOG_ERROR);
     make_certificates(f);
     (void)pthread_mutex_init(&f->lock, NULL);

@@ -5,6 +5,7 @@
  *            away* 503, mute* never answered
  *   reviews  pod name late: answered after 100 ms, mute: never, big: a patch of 2 MB
  *   results  /api/now: what was asked, /api/big: 5 MB, /api/mute: not answered; token bad*: 401;
+ *   files    /files/a.txt: the alphabet, 100,000 bytes of it; /moved leads there
  * tokens are of one user that are the same up to a dash batches  acknowledged, but session
  * "foreign": refused, session "held": kept until released
  */
@@ -57,6 +58,7 @@ typedef struct fixture {
         int64_t seq;
     } held[1024];
     size_t held_count;
+    unsigned char file[100000];
 } fixture;
 
 /** Starts a server with these options (loop, certificate, ports are filled in). */

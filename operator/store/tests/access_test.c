@@ -299,10 +299,6 @@ static void test_without_the_right_to_make_groups(void **state)
 
 int main(void)
 {
-    if (!getenv("PP_POSTGRES_STATE")) {
-        (void)fputs("run by ctest, which starts Postgres\n", stderr);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_relation_has_its_rule),
         cmocka_unit_test(test_a_tenant_reads_its_own),

@@ -2,29 +2,14 @@
 
 #include "common/tests/cmocka_all.h"
 #include "operator/store/migrate.h"
+#include "operator/store/tests/shared_postgres.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static PGconn *open_as(const char *database, const char *role)
+static PGconn *connect_to(const char *conninfo)
 {
-    char folder[256] = "";
-    char path[sizeof folder + 16];
-    char base[512] = "";
-    char conninfo[1024];
-    FILE *state = fopen(getenv("PP_POSTGRES_STATE"), "re");
-    assert_non_null(state);
-    assert_int_equal(fscanf(state, "%255s", folder), 1);
-    (void)fclose(state);
-    (void)snprintf(path, sizeof path, "%s/conninfo", folder);
-    FILE *file = fopen(path, "re");
-    assert_non_null(file);
-    assert_non_null(fgets(base, sizeof base, file));
-    (void)fclose(file);
-    base[strcspn(base, "\n")] = '\0';
-    (void)snprintf(conninfo, sizeof conninfo, "%s%s%s%s%s", base, database ? " dbname=" : "",
-                   database ? database : "", role ? " user=" : "", role ? role : "");
     PGconn *conn = PQconnectdb(conninfo);
     if (PQstatus(conn) != CONNECTION_OK)
         fail_msg("%s", PQerrorMessage(conn));
@@ -34,19 +19,18 @@ static PGconn *open_as(const char *database, const char *role)
 
 PGconn *database_make(const char *name)
 {
-    char sql[128];
-    PGconn *conn = open_as(NULL, NULL);
-    (void)snprintf(sql, sizeof sql, "DROP DATABASE IF EXISTS %s WITH (FORCE)", name);
-    database_execute(conn, sql);
-    (void)snprintf(sql, sizeof sql, "CREATE DATABASE %s", name);
-    database_execute(conn, sql);
-    PQfinish(conn);
-    return open_as(name, NULL);
+    char conninfo[SHARED_POSTGRES_CONNINFO];
+    shared_postgres_create(name, conninfo);
+    return connect_to(conninfo);
 }
 
 PGconn *database_open(const char *name, const char *role)
 {
-    return open_as(name, role);
+    char base[SHARED_POSTGRES_CONNINFO];
+    char conninfo[sizeof base + 256];
+    shared_postgres_conninfo(base);
+    (void)snprintf(conninfo, sizeof conninfo, "%s dbname=%s user=%s", base, name, role);
+    return connect_to(conninfo);
 }
 
 void database_login(PGconn *conn, const char *role, const char *rights)
@@ -170,6 +154,7 @@ static const struct {
     {4, 0,
      "INSERT INTO fine VALUES ('@-s', '@-pod', 'agent', 0, '@-gpu', 1, 1, '{w,x,y,z}', '{1}', "
      "'{0}', '{1}', '{1,1,1,1}', '{1,1,1,1}')"},
+    {11, 0, "UPDATE process SET chip = '{90,132,1980000,3201000,6144}'"},
     {11, 0, "INSERT INTO kernel VALUES ('@-s', '@-pod', 0, '@-layer', 'forward', 'gemm', 1, 1000)"},
     {12, 0, "INSERT INTO rank VALUES ('@-s', '@-pod', 0, 0, 2, 1, 1000, 100, 900, NULL)"},
     {12, 0, "INSERT INTO rank_item VALUES ('@-s', '@-pod', 0, '@-layer', 'forward', 1, 900)"},

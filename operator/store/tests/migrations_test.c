@@ -60,6 +60,9 @@ static void check_views(PGconn *conn, size_t version)
     }
     assert_string_equal(database_ask(conn, "SELECT method FROM estimate"),
                         version < 9 ? "regression" : "direct");
+    if (version >= 15 && version < 24) /* what the GPU was is known from its process */
+        assert_string_equal(database_ask(conn, "SELECT chip FROM usage"),
+                            "{90,132,1980000,3201000,6144}");
 }
 
 static void from_version(size_t version, const char *schema)
@@ -127,10 +130,6 @@ static void test_who_could_read_reads_on(void **state)
 
 int main(void)
 {
-    if (!getenv("PP_POSTGRES_STATE")) {
-        (void)fputs("run by ctest, which starts Postgres\n", stderr);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_from_every_version),
         cmocka_unit_test(test_who_could_read_reads_on),

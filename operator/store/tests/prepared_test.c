@@ -5,6 +5,7 @@
 #include "common/tests/cmocka_all.h"
 #include "operator/store/connection.h"
 #include "operator/store/prepared.h"
+#include "operator/store/tests/shared_postgres.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,21 +111,10 @@ static int64_t ask(fixture *f, const char *sql, int64_t argument)
 
 static int start(void **state)
 {
-    static char conninfo[256];
+    static char conninfo[SHARED_POSTGRES_CONNINFO];
     fixture *f = calloc(1, sizeof *f);
-    FILE *file = fopen(getenv("PP_POSTGRES_STATE"), "r");
-    char folder[160] = "";
-    char path[200];
     assert_non_null(f);
-    assert_non_null(file);
-    assert_non_null(fgets(folder, sizeof folder, file));
-    (void)fclose(file);
-    folder[strcspn(folder, "\n")] = '\0';
-    (void)snprintf(path, sizeof path, "%s/conninfo", folder);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    assert_non_null(fgets(conninfo, sizeof conninfo, file));
-    (void)fclose(file);
+    shared_postgres_conninfo(conninfo);
     assert_int_equal(uv_loop_init(&f->loop), 0);
     f->options = (pp_store_options){.conninfo = conninfo,
                                     .backoff_min_ns = 20000000,

@@ -6,6 +6,7 @@
 
 #include "common/cleanup.h"
 #include "operator/store/migrate.h"
+#include "operator/store/tests/shared_postgres.h"
 
 #include <libpq-fe.h>
 #include <math.h>
@@ -22,8 +23,6 @@
 #define SECOND INT64_C(1000000000)
 #define DAY (86400 * SECOND)
 #define T0 (INT64_C(1769000000) * SECOND)
-
-static char base_conninfo[512];
 
 typedef struct fixture {
     uv_loop_t loop;
@@ -159,18 +158,6 @@ static void open_store(fixture *f)
         fail_msg("%s", err.message);
 }
 
-static void new_database(fixture *f, const char *name)
-{
-    char sql[128];
-    PGconn *conn = open_direct(base_conninfo);
-    (void)snprintf(sql, sizeof(sql), "DROP DATABASE IF EXISTS %s WITH (FORCE)", name);
-    execute(conn, sql);
-    (void)snprintf(sql, sizeof(sql), "CREATE DATABASE %s", name);
-    execute(conn, sql);
-    PQfinish(conn);
-    (void)snprintf(f->conninfo, sizeof(f->conninfo), "%s dbname=%s", base_conninfo, name);
-}
-
 /* Waits for a round trip of both connections: the schema is there. */
 static void wait_schema(fixture *f);
 
@@ -199,7 +186,7 @@ static fixture *start(const char *database)
     assert_non_null(f);
     assert_int_equal(uv_loop_init(&f->loop), 0);
     f->n_sources = PP_WIRE_PM_LEAST;
-    new_database(f, database);
+    shared_postgres_create(database, f->conninfo);
     open_store(f);
     wait_schema(f);
     f->direct = open_direct(f->conninfo);
@@ -332,7 +319,7 @@ static void schema_is_made_once(void **state)
 {
     (void)state;
     fixture *f = start("t_once");
-    char before[1024];
+    char before[2048];
     (void)snprintf(before, sizeof(before), "%s",
                    ask(f->direct, "SELECT version, name, applied_at FROM schema_migration"));
     assert_non_null(strstr(before, "1|0001_initial|"));
@@ -363,7 +350,7 @@ static void two_processes_migrate_at_once(void **state)
     fixture f = {0};
     for (int round = 0; round < 3; round++) {
         pid_t pids[4];
-        new_database(&f, "t_race");
+        shared_postgres_create("t_race", f.conninfo);
         for (int i = 0; i < 4; i++)
             pids[i] = migrate_elsewhere(f.conninfo);
         for (int i = 0; i < 4; i++) {
@@ -423,7 +410,9 @@ static void changed_migration_is_refused(void **state)
     pp_buf_init(&out, 1024);
     const pp_migration known[] = {{1, "0001_a", "abc", "SELECT 1"},
                                   {2, "0002_b", "def", "SELECT 2"}};
-    PGconn *conn = open_direct(base_conninfo);
+    char conninfo[SHARED_POSTGRES_CONNINFO];
+    shared_postgres_conninfo(conninfo);
+    PGconn *conn = open_direct(conninfo);
     PGresult *r = PQexec(conn, "VALUES (1, '0001_a', 'other')");
     assert_int_equal(pp_migrate_next(r, known, 2, &out, &err), -1);
     assert_int_equal(err.code, PP_ERR_CONFLICT);
@@ -662,6 +651,9 @@ static void stored_is_loaded(void **state)
     prepare_target(f);
     make_batch(&b, 1);
     b.intervals[2].goes_on = 1;
+    pp_wire_memory_row rows[] = {{1, PP_WIRE_FORWARD, 5000000000, 70000},
+                                 {0, PP_WIRE_OTHER, 4000000000, -70000}};
+    b.batch.memory = (pp_wire_memory){.steps = 2, .rows = rows, .count = 2};
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     put_batch(f, 0);
     put_samples(f, samples, 4);
@@ -687,9 +679,45 @@ static void stored_is_loaded(void **state)
     assert_int_equal(a->steps[1].gap_ns, SECOND / 8);
     assert_string_equal(a->processes[0].kernels, "");
     assert_int_equal(a->processes[0].waited_ns, 0);
+    assert_int_equal(a->processes[0].memory_steps, 2);
+    assert_int_equal(a->n_memory, 2); /* the other batch has none */
+    assert_true(a->memory[0].layer == 1 && a->memory[0].phase == PP_WIRE_FORWARD);
+    assert_true(a->memory[0].peak == 5000000000 && a->memory[0].left == 70000);
+    assert_true(a->memory[1].phase == PP_WIRE_OTHER && a->memory[1].left == -70000);
     assert_int_equal(a->n_samples, 3); /* GPU-b is not this pod's */
     assert_int_equal(a->samples[2].stamp_ns, T0 + SECOND);
     pp_activity_free(a);
+    finish(f);
+}
+
+static void check_memory(fixture *f, size_t rows, int64_t steps)
+{
+    pp_activity *a = load(f);
+    assert_int_equal(a->n_batches, 2);
+    assert_int_equal(a->n_memory, rows);
+    assert_int_equal(a->processes[0].memory_steps, steps);
+    pp_activity_free(a);
+}
+
+/* A batch's memory is loaded whole or not at all, and its steps with it. */
+static void too_much_memory_is_left_out(void **state)
+{
+    (void)state;
+    fixture *f = start("t_load_memory");
+    prepare_target(f);
+    put_batch(f, 0);
+    put_batch(f, 1);
+    wait_all(f);
+    execute(f->direct, "UPDATE activity SET memory_steps = 7, "
+                       "memory_layer = array_fill(1, ARRAY[600000]), "
+                       "memory_phase = array_fill(0::smallint, ARRAY[600000]), "
+                       "memory_peak = array_fill(5::bigint, ARRAY[600000]), "
+                       "memory_left = array_fill(3::bigint, ARRAY[600000])");
+    check_memory(f, 600000, 7);
+    execute(f->direct, "UPDATE activity SET memory_steps = 9223372036854775807, "
+                       "memory_layer = '{1}', memory_phase = '{0}', memory_peak = '{5}', "
+                       "memory_left = '{3}'");
+    check_memory(f, 1, INT64_MAX);
     finish(f);
 }
 
@@ -1086,18 +1114,101 @@ static char *unconst(const char *literal)
 static void make_items(pp_estimates_item items[ITEMS])
 {
     static const pp_estimates_item made[ITEMS] = {
-        {PP_ITEM_LAYER, PP_PHASE_FORWARD, NULL, NULL, 1024, 5, SECOND, SECOND / 2, 0.25, 7,
-         SECOND / 4, 0.75, NULL, PP_BOUND_MEMORY, 0.9},
-        {PP_ITEM_LAYER, PP_PHASE_BACKWARD, NULL, NULL, 1024, 5, SECOND, -1, 0.5, 9, -1, NONE,
-         "another CUPTI client", PP_BOUND_UNKNOWN, 1},
-        {PP_ITEM_IDLE, PP_PHASE_IDLE, NULL, NULL, -1, 0, SECOND, -1, 0.1, 1, -1, NONE,
-         "not measured outside of steps", PP_BOUND_UNKNOWN, NONE},
-        {PP_ITEM_JOB, PP_PHASE_IDLE, NULL, NULL, -1, 0, 4 * SECOND, -1, NONE, 10, -1, NONE,
-         "known of the steps: gap_ns", PP_BOUND_UNKNOWN, NONE},
-        {PP_ITEM_LAYER, PP_PHASE_RECOMPUTE, NULL, NULL, 1024, 5, SECOND, SECOND, 0.25, 7, 0, 1,
-         NULL, PP_BOUND_UNKNOWN, 1},
-        {PP_ITEM_DATA, PP_PHASE_DATA, NULL, NULL, -1, 5, SECOND, -1, 0.1, 1, 0, 1, NULL,
-         PP_BOUND_DATA, 1},
+        {.kind = PP_ITEM_LAYER,
+         .phase = PP_PHASE_FORWARD,
+         .parameters = 1024,
+         .calls = 5,
+         .total_ns = SECOND,
+         .least_ns = SECOND / 2,
+         .share = 0.25,
+         .windows = 7,
+         .busy_ns = SECOND / 4,
+         .idle_share = 0.75,
+         .bound = PP_BOUND_MEMORY,
+         .bound_likely = 0.9,
+         .step_error = {2e6, 19},
+         .busy_error = {1e6, 7},
+         .idle_error = {0.01, 7},
+         .memory_peak = 5000000000,
+         .memory_live = 70000,
+         .whole_reason = "no kernels were recorded"},
+        {.kind = PP_ITEM_LAYER,
+         .phase = PP_PHASE_BACKWARD,
+         .parameters = 1024,
+         .calls = 5,
+         .total_ns = SECOND,
+         .least_ns = -1,
+         .share = 0.5,
+         .windows = 9,
+         .busy_ns = -1,
+         .idle_share = NONE,
+         .busy_reason = "another CUPTI client",
+         .bound = PP_BOUND_UNKNOWN,
+         .bound_likely = 1,
+         .step_error = {3e6, 19},
+         .busy_error = {NONE, NONE},
+         .idle_error = {NONE, NONE},
+         .memory_peak = 6000000000,
+         .memory_live = -70000},
+        {.kind = PP_ITEM_IDLE,
+         .phase = PP_PHASE_IDLE,
+         .parameters = -1,
+         .total_ns = SECOND,
+         .least_ns = -1,
+         .share = 0.1,
+         .windows = 1,
+         .busy_ns = -1,
+         .idle_share = NONE,
+         .busy_reason = "not measured outside of steps",
+         .bound = PP_BOUND_UNKNOWN,
+         .bound_likely = NONE,
+         .step_error = {NONE, NONE},
+         .busy_error = {NONE, NONE},
+         .idle_error = {NONE, NONE}},
+        {.kind = PP_ITEM_JOB,
+         .phase = PP_PHASE_IDLE,
+         .parameters = -1,
+         .total_ns = 4 * SECOND,
+         .least_ns = -1,
+         .share = NONE,
+         .windows = 10,
+         .busy_ns = -1,
+         .idle_share = NONE,
+         .busy_reason = "known of the steps: gap_ns",
+         .bound = PP_BOUND_UNKNOWN,
+         .bound_likely = NONE,
+         .step_error = {NONE, NONE},
+         .busy_error = {NONE, NONE},
+         .idle_error = {NONE, NONE},
+         .memory_peak = 6000000000},
+        {.kind = PP_ITEM_LAYER,
+         .phase = PP_PHASE_RECOMPUTE,
+         .parameters = 1024,
+         .calls = 5,
+         .total_ns = SECOND,
+         .least_ns = SECOND,
+         .share = 0.25,
+         .windows = 7,
+         .idle_share = 1,
+         .bound = PP_BOUND_UNKNOWN,
+         .bound_likely = 1,
+         .step_error = {NONE, NONE},
+         .busy_error = {NONE, NONE},
+         .idle_error = {NONE, NONE}},
+        {.kind = PP_ITEM_DATA,
+         .phase = PP_PHASE_DATA,
+         .parameters = -1,
+         .calls = 5,
+         .total_ns = SECOND,
+         .least_ns = -1,
+         .share = 0.1,
+         .windows = 1,
+         .idle_share = 1,
+         .bound = PP_BOUND_DATA,
+         .bound_likely = 1,
+         .step_error = {4e6, 19},
+         .busy_error = {NONE, NONE},
+         .idle_error = {NONE, NONE}},
     };
     for (int i = 0; i < ITEMS; i++) {
         const bool layer = made[i].kind == PP_ITEM_LAYER;
@@ -1227,6 +1338,8 @@ static void make_solution(pp_estimates *s, double mean)
                         .last_step_ns = T0 + 31 * SECOND,
                         .counted_steps = 40,
                         .counted_ns = 18 * SECOND,
+                        .step_error = {5e6, 4},
+                        .counted_error = {2.5e6, 39},
                         .items = items,
                         .n_items = ITEMS,
                         .estimates = estimates,
@@ -1699,7 +1812,7 @@ static fixture *start_from_first(const char *name)
     fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     assert_int_equal(uv_loop_init(&f->loop), 0);
-    new_database(f, name);
+    shared_postgres_create(name, f->conninfo);
     make_first_schema(f->conninfo);
     open_store(f);
     wait_schema(f);
@@ -1771,6 +1884,16 @@ static void solution_is_replaced(void **state)
            "SELECT layer, phase, windows, gpu_util, gpu_mem, sm_active, gpu_util_by_share, "
            "gpu_mem_by_share, sm_active_by_share FROM sample",
            "bot.0|forward|3|80|NULL|0.125|85|NULL|0.25");
+    expect(f,
+           "SELECT DISTINCT kind, phase, memory_peak_bytes, memory_live_bytes FROM result_detail "
+           "ORDER BY kind, phase",
+           "data||NULL|NULL\nidle||NULL|NULL\njob||6000000000|0\n"
+           "layer|backward|6000000000|-70000\nlayer|forward|5000000000|70000\n"
+           "layer|recompute|NULL|NULL");
+    expect(f,
+           "SELECT DISTINCT kind, phase, whole_reason FROM result_detail "
+           "WHERE whole_reason IS NOT NULL",
+           "layer|forward|no kernels were recorded");
     expect(f, "SELECT lag_ns, window_ns, truncated, step_ns, gap_ns FROM attribution",
            "123456|250000000|f|2500000000|500000000");
     expect(f,
@@ -1782,6 +1905,17 @@ static void solution_is_replaced(void **state)
            "layer|backward|NULL|NULL|NULL|another CUPTI client|500000000|NULL\n"
            "layer|forward|250000000|50.0|0.75|NULL|500000000|100\n"
            "layer|recompute|0|0.0|1|NULL|500000000|200");
+    expect(f,
+           "SELECT DISTINCT kind, phase, ms_per_step_stderr, ms_per_step_freedom, "
+           "busy_ms_per_step_stderr, busy_ms_per_step_freedom FROM result_detail ORDER BY kind, "
+           "phase",
+           "data||4|19|NULL|NULL\nidle||NULL|NULL|NULL|NULL\njob||NULL|NULL|NULL|NULL\n"
+           "layer|backward|3|19|NULL|NULL\nlayer|forward|2|19|1|7\n"
+           "layer|recompute|NULL|NULL|NULL|NULL");
+    expect(f,
+           "SELECT DISTINCT step_ms_stderr, step_ms_freedom, counted_ms_per_step_stderr, "
+           "counted_ms_per_step_freedom FROM result_detail",
+           "5|4|2.5|39");
     expect(f, "SELECT share FROM item WHERE kind = 'job'", "NULL");
     expect(f,
            "SELECT DISTINCT marked_steps, captures, last_marked - first_marked FROM result_detail",
@@ -2033,9 +2167,12 @@ static void put_replays(fixture *f, int64_t seq, bool background)
     b.batch.cost.paused = 1100000000;
     b.layers[1].forward_skip = background ? 4 : 0;  /* told by the first that names it, */
     b.layers[0].backward_skip = background ? 0 : 8; /* and later */
+    b.layers[0].whole = background ? 3 : 8;
+    b.layers[1].whole = background ? 0 : 5;
     b.batch.process.isolated = (char *)(uintptr_t) "compiled code";
     if (background) /* the later batch says nothing of it */
         b.batch.process.chip = h200;
+    b.batch.process.gpu_model = background ? (char *)(uintptr_t) "NVIDIA H200" : NULL;
     called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
     assert_int_equal(pp_store_count_events(&b.batch), 0);
 }
@@ -2053,8 +2190,10 @@ static void check_replays(fixture *f)
     assert_int_equal(a->cells[2].kernels_ns, 6000000);
     assert_string_equal(a->processes[0].isolated, "compiled code");
     assert_memory_equal(&a->processes[0].chip, &h200, sizeof h200);
+    assert_string_equal(a->processes[0].gpu_model, "NVIDIA H200");
     assert_true(a->layers[0].skip_reason[0] == 0 && a->layers[0].skip_reason[1] == 8);
     assert_true(a->layers[1].skip_reason[0] == 4 && a->layers[1].skip_reason[1] == 0);
+    assert_true(a->layers[0].whole_reason == 8 && a->layers[1].whole_reason == 5);
     pp_activity_free(a);
 }
 
@@ -2085,8 +2224,8 @@ static void replays_are_no_training(void **state)
     expect(f, "SELECT dwell, background, events, step_number, step_gap FROM activity ORDER BY seq",
            "NULL|NULL|3|{0}|{125000000}\n3|t|0|{}|NULL\n3|f|0|{}|NULL\n"
            "NULL|NULL|3|{3}|{125000000}\nNULL|NULL|3|{5}|{125000000}");
-    expect(f, "SELECT forward_left_out, backward_left_out FROM layer ORDER BY layer",
-           "NULL|8\n4|NULL");
+    expect(f, "SELECT forward_left_out, backward_left_out, whole FROM layer ORDER BY layer",
+           "NULL|8|8\n4|NULL|5");
     check_replays(f);
     seen = stats_of(f, "s1");
     assert_false(seen.target.replaying);
@@ -2366,7 +2505,7 @@ static void days_among_other_relations(void **state)
 /* ---- patterns ---- */
 
 static void put_usage_of(fixture *f, const char *session, double step_ms, double sm,
-                         const char *batch)
+                         const char *batch, const pp_chip *chip)
 {
     pp_error err = {0};
     pp_estimates s;
@@ -2377,6 +2516,8 @@ static void put_usage_of(fixture *f, const char *session, double step_ms, double
                                   .p50 = {sm, (double)NAN},
                                   .p95 = {(double)NAN, (double)NAN},
                                   .most = {(double)NAN, (double)NAN},
+                                  .achieved = PP_UNKNOWN,
+                                  .peak = (double)NAN,
                                   .has_profile = true,
                                   .profile = {0.25, [PP_USAGE_BINS - 1] = 1.0 / 3}},
                                  {.metric = PP_METRIC_GPU_MEM,
@@ -2384,7 +2525,17 @@ static void put_usage_of(fixture *f, const char *session, double step_ms, double
                                   .mean = {1000, 1},
                                   .p50 = {1000, 1},
                                   .p95 = {1001, 1},
-                                  .most = {1002, 0}}};
+                                  .most = {1002, 0},
+                                  .achieved = PP_UNKNOWN,
+                                  .peak = (double)NAN},
+                                 {.metric = PP_METRIC_DRAM_ACTIVE,
+                                  .source = PP_USAGE_LAYERS,
+                                  .mean = {0.5, 0.01},
+                                  .p50 = PP_UNKNOWN,
+                                  .p95 = PP_UNKNOWN,
+                                  .most = PP_UNKNOWN,
+                                  .achieved = {2e12, 1e10},
+                                  .peak = 4e12}};
     pp_usage u = {.steps = 40,
                   .undisturbed = true,
                   .busy = true,
@@ -2392,8 +2543,10 @@ static void put_usage_of(fixture *f, const char *session, double step_ms, double
                   .step_sd_ns = (double)NAN,
                   .idle = {0.125, 0.01},
                   .bounds = {[PP_BOUND_MEMORY] = {0.75, 0.02}, [PP_BOUND_LAUNCH] = {0.25, 0.02}},
+                  .rates = {PP_UNKNOWN, PP_UNKNOWN, {3e12, 2e10}},
+                  .gpu = {.model = "NVIDIA H200", .chip = *chip},
                   .metrics = metrics,
-                  .n_metrics = 2};
+                  .n_metrics = 3};
     assert_int_equal(pp_usage_add_type(&u, hostile, true, (pp_figure){0.5, 0.1}, NULL), 0);
     assert_int_equal(
         pp_usage_add_type(&u, "optimizer", false, (pp_figure){0.25, (double)NAN}, NULL), 0);
@@ -2408,7 +2561,7 @@ static void put_usage_of(fixture *f, const char *session, double step_ms, double
 
 static void put_usage(fixture *f, const char *session, double step_ms, double sm)
 {
-    put_usage_of(f, session, step_ms, sm, "8x16 float32");
+    put_usage_of(f, session, step_ms, sm, "8x16 float32", &h200);
 }
 
 typedef struct seen_usages {
@@ -2463,12 +2616,20 @@ static void a_workload_is_what_its_sessions_are(void **state)
     expect(f,
            "SELECT metric, source, mean, p50, p50_stderr, p95, most, cardinality(profile), "
            "profile[1], profile[20] FROM usage_metric ORDER BY metric",
+           "dram_active|layers|0.5|NULL|NULL|NULL|NULL|NULL|NULL|NULL\n"
            "gpu_mem|windows|1000|1000|1|1001|1002|NULL|NULL|NULL\n"
            "sm_active|layers|0.5|0.5|NULL|NULL|NULL|20|0.25|0.3333333333333333");
     expect(f,
            "SELECT kind, name, share, share_stderr FROM usage_share WHERE kind <> 'layer' "
            "ORDER BY kind, name",
            "bound|Launch|0.25|0.02\nbound|Memory|0.75|0.02\nphase|optimizer|0.25|NULL");
+    expect(f, "SELECT gpu_model, chip FROM usage", "NVIDIA H200|{90,132,1980000,3201000,6144}");
+    expect(f, "SELECT metric, achieved, achieved_stderr, peak FROM usage_metric ORDER BY metric",
+           "dram_active|2000000000000|10000000000|4000000000000\ngpu_mem|NULL|NULL|NULL\n"
+           "sm_active|NULL|NULL|NULL");
+    expect(f, "SELECT name, achieved, achieved_stderr FROM usage_share ORDER BY achieved LIMIT 2",
+           "Memory|3000000000000|20000000000\n"
+           "Launch|NULL|NULL");
     assert_int_equal(make_patterns(f, "s1").n, 0); /* it has not succeeded */
     expect(f, "SELECT count(*) FROM pattern", "0");
     finish_one(f, "s1", "Succeeded", T0 + DAY);
@@ -2482,8 +2643,15 @@ static void a_workload_is_what_its_sessions_are(void **state)
     expect(f,
            "SELECT metric, source, mean, mean_stderr, most, profile[20] FROM pattern_metric "
            "ORDER BY metric",
+           "dram_active|layers|0.5|0.01414213562373095|NULL|NULL\n"
            "gpu_mem|windows|1000|1|1002|NULL\nsm_active|layers|0.5|0.01414213562373095|NULL|0."
            "3333333333333333");
+    expect(f,
+           "SELECT p.gpu_model, m.achieved, round(m.achieved_stderr), m.peak, s.achieved, "
+           "s.achieved_stderr FROM pattern p JOIN pattern_metric m USING (workload_name) "
+           "JOIN pattern_share s USING (workload_name) WHERE metric = 'dram_active' "
+           "AND s.name = 'Memory'",
+           "NVIDIA H200|2000000000000|41231056256|4000000000000|3000000000000|20000000000");
     put_session(f, "s2", "Collecting");
     put_target(f, "s2", "p1");
     wait_all(f);
@@ -2501,10 +2669,17 @@ static void a_workload_is_what_its_sessions_are(void **state)
     execute(f->direct, "UPDATE session SET phase = 'Failed' WHERE uid = 's2'");
     assert_int_equal(make_patterns(f, "s1").n, 1);
     expect(f, "SELECT session_uid, sessions FROM pattern", "s2|2");
-    expect(f, "SELECT count(*) FROM pattern_metric", "2");
-    /* Another batch is another version, which begins anew. */
+    expect(f, "SELECT count(*) FROM pattern_metric", "3");
+    /* So does another GPU. */
     execute(f->direct, "UPDATE session SET phase = 'Succeeded' WHERE uid = 's2'");
-    put_usage_of(f, "s2", 20, 0.75, "16x16 float32");
+    put_usage_of(f, "s2", 20, 0.75, "8x16 float32", &(pp_chip){90, 114, 1755000, 1593000, 5120});
+    assert_int_equal(make_patterns(f, "s1").n, 2);
+    expect(f,
+           "SELECT session_uid, sessions, sessions_of_other_models, sessions_on_other_gpus, gpus, "
+           "step_ns FROM pattern",
+           "s2|1|0|1|1|20000000");
+    /* Another batch is another version, which begins anew. */
+    put_usage_of(f, "s2", 20, 0.75, "16x16 float32", &h200);
     assert_int_equal(make_patterns(f, "s1").n, 2);
     expect(f,
            "SELECT session_uid, sessions, sessions_of_other_models, gpus, steps, step_ns, "
@@ -2602,27 +2777,8 @@ static void unfinished_sessions(void **state)
     finish(f);
 }
 
-static void read_conninfo(void)
-{
-    char folder[256] = "";
-    char path[sizeof folder + 16];
-    PP_CLEANUP_FILE FILE *state = fopen(getenv("PP_POSTGRES_STATE"), "re");
-    assert_non_null(state);
-    assert_int_equal(fscanf(state, "%255s", folder), 1);
-    (void)snprintf(path, sizeof path, "%s/conninfo", folder);
-    PP_CLEANUP_FILE FILE *f = fopen(path, "re");
-    assert_non_null(f);
-    assert_non_null(fgets(base_conninfo, sizeof(base_conninfo), f));
-    base_conninfo[strcspn(base_conninfo, "\n")] = '\0';
-}
-
 int main(void)
 {
-    if (!getenv("PP_POSTGRES_STATE")) {
-        (void)fputs("run by ctest, which starts Postgres\n", stderr);
-        return 1;
-    }
-    read_conninfo();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schema_is_made_once),
         cmocka_unit_test(two_processes_migrate_at_once),
@@ -2639,6 +2795,7 @@ int main(void)
         cmocka_unit_test(host_names_are_resolved),
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
+        cmocka_unit_test(too_much_memory_is_left_out),
         cmocka_unit_test(texts_without_end_are_cut),
         cmocka_unit_test(pm_values_are_replaced),
         cmocka_unit_test(agents_of_two_releases),

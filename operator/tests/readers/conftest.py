@@ -5,7 +5,6 @@ PP_OPERATOR     the operator's
 PP_SOLVE_AGAIN  cli/tests/solve_again, which writes a recording's results as a run of today does
 """
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -15,23 +14,20 @@ import urllib.parse
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-RECORDINGS = ROOT / "cli/tests/recordings"
-sys.path[:0] = [str(ROOT / "e2e"), str(ROOT / "cli/tests")]
-import folder  # noqa: E402
-from harness.alone import Kubernetes, Operator, postgres, psql  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from serving import ROOT, backends, needed, serving  # noqa: E402
+from harness.alone import psql  # noqa: E402
 
+sys.path.insert(0, str(ROOT / "cli/tests"))
+import folder  # noqa: E402
+
+RECORDINGS = ROOT / "cli/tests/recordings"
 PATIENCE = 60
 GROUP = "precisionprobe.io"
 # What a recording of the demo's operator lacks of a run's facts.
 FACTS = {"started": "2026-11-26T00:00:00Z", "finished": "2026-11-27T21:05:07Z", "command": ["demo"], "metrics": []}
 GPUS = [folder.GPU, folder.GPU.replace("5" * 12, "6" * 12)]
-
-
-def needed(name):
-    if name not in os.environ:
-        pytest.exit(f"{name} is not set: see operator/tests/readers/conftest.py", returncode=2)
-    return os.environ[name]
 
 
 def quoted(text):
@@ -47,8 +43,10 @@ def made_batch(process, seq):
     one["seq"] = 2 * seq + process
     one["process"].update(id=process, rank=process, worldSize=2, gpus=[GPUS[process]], clock="kernels",
                           modelDigest="0123456789abcdef", batch="64x13 float32",
+                          gpuModel="NVIDIA H200",
                           chip={"capability": 90, "multiprocessors": 132, "smKHz": 1980000, "memoryKHz": 3201000, "memoryBits": 6144})
     one["process"].pop("kernels", None)
+    one["layers"][0]["whole"] = 4  # one that stands for those in it
     one["intervals"]["duration"] = [n - (process and k % 2) * 30 * folder.MS for k, n in enumerate(one["intervals"]["duration"])]
     one["intervals"]["kernels"] = [n // 3 for n in one["intervals"]["duration"]]
     one["steps"]["gap"] = [123456789 + 1000 * seq] * 10
@@ -59,11 +57,19 @@ def made_batch(process, seq):
                         "file": [0], "line": [41], "count": [7], "inSteps": [3], "duration": [31 * folder.MS + seq]}
         one["copies"] = {"steps": 10, "layer": [0], "phase": [7], "type": [0], "memory": [2], "count": [7], "bytes": [300000001],
                          "duration": [29 * folder.MS + seq]}
+    if one["stretch"]["last"]:  # and then steps that are counted: nine runs of some
+        begin = one["stretch"]["end"]
+        one["stretch"]["end"] += 9 * 5000 * folder.MS
+        one["counted"] = {"start": folder.delta([begin + n * 5000 * folder.MS for n in range(9)]), "steps": [5] * 9,
+                          "duration": [4990 * folder.MS - n * n * 1234567 for n in range(9)]}
+    if seq < 3:  # of few steps
+        one["memory"] = {"steps": 1, "layer": [1, 1, 0], "phase": [0, 1, 7], "peak": [8123456789 + seq, 7654321098, 6000000000],
+                         "left": [7000001 + seq + process, -7000001, -seq]}
     return one
 
 
 def made(place):
-    """Two GPUs, all metrics that windows have, ranks, kernels, waits, copies."""
+    """Two GPUs, all metrics that windows have, ranks, kernels, waits, copies, memory."""
     batches = [made_batch(process, seq) for seq in range(folder.STEPS // 10) for process in range(2)]
     lines = []
     for k, gpu in enumerate(GPUS):
@@ -96,13 +102,21 @@ def imported(conninfo, name, place):
     return done.stdout.split()[-1]
 
 
+def condition(kind, status, reason, message):
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-11-27T21:05:07Z"}
+
+
+CONDITIONS = [condition("MetricsAvailable", "True", "SamplesFound", "Every metric has samples"),
+              condition("Succeeded", "True", "PodsFinished", "The results are complete")]
+
+
 def profile_session(conninfo, uid):
     """The object that a session has, by its row."""
     row = json.loads(psql(conninfo, f"SELECT to_json(s) FROM session s WHERE uid = '{uid}'"))
     return {"apiVersion": f"{GROUP}/v1alpha1", "kind": "ProfileSession",
             "metadata": {"name": row["name"], "namespace": row["namespace"], "uid": uid},
             "spec": {"selector": {"matchLabels": {"app": "none"}}, "duration": "2m"},
-            "status": {"phase": "Succeeded", "completionTime": row["finished_at"][:19] + "Z"}}
+            "status": {"phase": "Succeeded", "completionTime": row["finished_at"][:19] + "Z", "conditions": CONDITIONS}}
 
 
 # What an import has found, so that the operator finds it anew; what agents had sent is left.
@@ -165,13 +179,12 @@ class Served:
 def serve(folders, after="", **options):
     """Yields all that reads the sessions of these folders, by their workloads, once it has them. `after`: SQL behind the imports;
     `options` of the operator."""
-    with postgres() as conninfo, Kubernetes() as kubernetes:
-        kubernetes.tokens["all"] = {"username": "all", "uid": "all"}
+    with backends(["all"]) as (conninfo, kubernetes):
         for name, place in folders.items():
             object_ = profile_session(conninfo, imported(conninfo, name, place))
             kubernetes.add(GROUP, "profilesessions", unfinished(conninfo, object_) if after == FORGET else object_)
         psql(conninfo, after)
-        with Operator(needed("PP_OPERATOR"), kubernetes, conninfo, **options) as operator:
+        with serving(conninfo, kubernetes, **options) as operator:
             served = Served(conninfo, kubernetes, operator, folders)
             served.wait("a pattern", lambda: set(served.patterns()) == set(folders))
             served.wait("a workload's metrics", lambda: f"precisionprobe_workloads {len(folders)}\n" in served.metrics())
@@ -186,7 +199,7 @@ def served(request, tmp_path_factory):
     """The demo's recording, those of GPUs, and one that has whatever these lack; imported, or solved by the operator from what
     agents have sent."""
     place = tmp_path_factory.mktemp("sessions")
-    folders = {name: recorded(place / name, name) for name in ("demo", "sampling", "replay", "regression")}
+    folders = {name: recorded(place / name, name) for name in ("demo", "sampling", "replay", "regression", "h200")}
     folders["made"] = made(place / "made")
     if request.param == "imported":
         yield from serve({name: solved(at) for name, at in folders.items()})

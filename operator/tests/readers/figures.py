@@ -48,12 +48,13 @@ def of_detail(row, how=EXACT):
 
 
 class Names(dict):
-    """{name as in spec.metrics: name in SQL}, and the `units` by the latter."""
+    """{name as in spec.metrics: name in SQL}, and the `units` by the latter, also of `peaks`."""
 
     def __init__(self, served):
-        rows = served.sql("SELECT spec_name, name, unit FROM metric")
+        rows = served.sql("SELECT spec_name, name, unit, peak_unit FROM metric")
         super().__init__((row["spec_name"], row["name"]) for row in rows)
         self.units = {row["name"]: row["unit"] for row in rows}
+        self.peaks = {row["name"]: row["peak_unit"] for row in rows}
 
 
 # --- SQL --------------------------------------------------------------------------
@@ -165,10 +166,14 @@ def report_parquet(served, environment):
 ITEM = {"type": "type", "parameters": "parameters", "calls": "calls", "total_ns": "totalNs", "ms_per_step": "millisecondsPerStep",
         "least_ms_per_step": "leastMillisecondsPerStep", "share": "share", "busy_ns": "busyNs",
         "busy_ms_per_step": "busyMillisecondsPerStep", "idle_share": "idleShare", "busy_reason": "busyReason",
-        "bound": "bound", "bound_likely": "boundLikely"}
+        "bound": "bound", "bound_likely": "boundLikely",
+        "memory_peak_bytes": "memoryPeakBytes", "memory_live_bytes": "memoryLiveBytes", "whole_reason": "wholeReason",
+        "ms_per_step_stderr": "millisecondsPerStepStandardError", "ms_per_step_freedom": "millisecondsPerStepFreedom",
+        "busy_ms_per_step_stderr": "busyMillisecondsPerStepStandardError", "busy_ms_per_step_freedom": "busyMillisecondsPerStepFreedom"}
 GPU = {"step_ns": "stepNs", "gap_ns": "gapNs", "counted_steps": "countedSteps", "counted_ms_per_step": "countedStepMs",
        "counted_idle_share": "countedIdleShare", "marked_steps": "steps", "captures": "captures", "first_marked": "firstStepNs",
-       "last_marked": "lastStepNs"}
+       "last_marked": "lastStepNs", "step_ms_stderr": "stepMsStandardError", "step_ms_freedom": "stepMsFreedom",
+       "counted_ms_per_step_stderr": "countedStepMsStandardError", "counted_ms_per_step_freedom": "countedStepMsFreedom"}
 METRIC = {"mean": "mean", "stderr": "standardError", "windows": "windows", "basis": "basis", "method": "method", "source": "source",
           "reason": "reason", "group_name": "group", "group_mean": "groupMean", "group_stderr": "groupStandardError",
           "amount_per_step": "perStep", "achieved": "achieved", "peak": "peak"}
@@ -182,8 +187,8 @@ COPY = {"per_step": "perStep", "bytes_per_step": "bytesPerStep", "ms_per_step": 
         "gb_per_second": "gigabytesPerSecond"}
 # Of these objects what no column has, and why.
 NO_COLUMN = {
-    "gpu": {"gpu": "a key", "items": "rows", "quality": "rows of another view", "closure": "rows of another view",
-            "stepMs": "stepNs over steps", "observedNs": "in the table attribution", "windows": "in the table attribution",
+    "gpu": {"chip": "of the driver", "gpuModel": "in the table process", "gpu": "a key", "items": "rows", "quality": "rows of another view",
+            "closure": "rows of another view", "stepMs": "stepNs over steps", "observedNs": "in the table attribution", "windows": "in the table attribution",
             "samples": "in the table attribution", "lagMs": "below", "lagStandardErrorMs": "below",
             "kernelSteps": "in the table process"},
     "item": {"kind": "a key", "layer": "a key", "phase": "a key", "metrics": "rows", "kernels": "rows of another view"},
@@ -252,6 +257,16 @@ def part(figure, name):
     return (figure or {}).get(name)
 
 
+UNITS = {"Tensor": "tensor_active", "FP32": "fp32_active", "Memory": "dram_active"}
+
+
+def check_peak(one, metric, names, peaks):
+    """A bound's is its unit's metric's; without a peak and what is achieved there is no unit of theirs."""
+    assert one.get("peak") == peaks.get(metric)
+    told = one.get("peak") is not None or one.get("achieved") is not None
+    assert one.get("peakUnit") == (names.peaks[metric] if told else None)
+
+
 def figures_of(workload, status, names, how):
     """pp_pattern_figures of controller/pattern_object.h."""
     unit = DIGITS if how == DIGITS else UNIT
@@ -259,7 +274,7 @@ def figures_of(workload, status, names, how):
     time = step.get("milliseconds")
     yield from of_row("pattern", workload, {
         "bound": status["bound"], "busy": status["shares"] == "busy", "steps": status["steps"], "lead": part(lead, "value"),
-        "lead_stderr": part(lead, "standardError"), "undisturbed": step["undisturbed"],
+        "lead_stderr": part(lead, "standardError"), "gpu_model": status.get("gpuModel"), "undisturbed": step["undisturbed"],
         "idle": part(step.get("idleShare"), "value"), "idle_stderr": part(step.get("idleShare"), "standardError")}, how)
     yield from of_row("pattern", workload, {
         "step_ns": scaled(part(time, "value"), 1e6), "step_ns_stderr": scaled(part(time, "standardError"), 1e6),
@@ -269,11 +284,18 @@ def figures_of(workload, status, names, how):
     for one in status["bounds"] + status["time"]:
         kind = next(kind for kind in ("by", "layerType", "phase") if kind in one)
         yield from of_row("share", workload, {"kind": {"by": "bound", "layerType": "layer"}.get(kind, kind), "name": one[kind],
-                                              "share": one["share"]["value"], "share_stderr": part(one["share"], "standardError")}, how)
+                                              "share": one["share"]["value"], "share_stderr": part(one["share"], "standardError"),
+                                              "achieved": part(one.get("achieved"), "value"),
+                                              "achieved_stderr": part(one.get("achieved"), "standardError")}, how)
+    peaks = {names[one["name"]]: one.get("peak") for one in status["metrics"]}
+    for one in status["bounds"]:
+        check_peak(one, UNITS.get(one["by"]), names, peaks)
     for one in status["metrics"]:
+        check_peak(one, names[one["name"]], names, peaks)
         assert one["unit"] == names.units[names[one["name"]]]
-        row = {"metric": names[one["name"]], "source": one["source"], "most": one.get("max"), "profile": one.get("profile")}
-        for name in ("mean", "p50", "p95"):
+        row = {"metric": names[one["name"]], "source": one["source"], "most": one.get("max"), "profile": one.get("profile"),
+               "peak": one.get("peak")}
+        for name in ("mean", "p50", "p95", "achieved"):
             row.update({name: part(one.get(name), "value"), f"{name}_stderr": part(one.get(name), "standardError")})
         yield from of_row("usage", workload, row, how)
 
@@ -287,6 +309,7 @@ def status(served):
             "namespace": object_["metadata"]["namespace"], "object_name": object_["metadata"]["name"],
             "workload_kind": object_["spec"]["workload"]["kind"], "workload_name": object_["spec"]["workload"]["name"],
             "sessions": told["sessions"], "gpus": told["gpus"], "sessions_of_other_models": told["sessionsOfOtherModels"],
+            "sessions_on_other_gpus": told["sessionsOnOtherGpus"],
             "first_at": told["firstFinished"], "last_at": told["lastFinished"], "session_uid": told["lastSession"]}, EXACT)
 
 

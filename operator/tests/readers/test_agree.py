@@ -14,7 +14,7 @@ import re
 import figures
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import GROUP, ROOT
 from figures import DIGITS, EXACT, KEYS, OF_METRIC, UNIT, VIEWS
 
 # --- what a reader lacks on purpose -------------------------------------------------
@@ -26,7 +26,7 @@ OF_RESULTS = OF_THE_OPERATOR | WHOSE
 BOOKS = {"data_num", "window_ns", "revision", "final", "shared"}
 SAMPLING = {"noise", "lag_ns", "lag_stderr_ns", "chip", "period_ns", "times", "failed_times", "sampled_ns", "sampler_cpu_ns"}
 PATTERN_HEAD = {"namespace", "workload_kind", "workload_name", "object_name", "session_uid", "sessions", "gpus", "first_at", "last_at",
-                "sessions_of_other_models"}
+                "sessions_of_other_models", "sessions_on_other_gpus"}
 NOT_IN_FILES = dict.fromkeys((*VIEWS, "pattern", "model", "share", "usage"))
 # {reader: {relation: columns}}; None: all of it. docs/files.md, docs/api.md and docs/patterns.md say why.
 LACKS = {
@@ -50,6 +50,8 @@ OTHERWISE = {("metric", "source")}
 SECONDS = {"first_at", "last_at"}
 # Made of two numbers of results.json, each to twelve digits, of which 1 less the other loses some: files tell those that are left.
 MADE = {"elapsed_mean"}
+# Doubles that may be whole, of more than twelve digits.
+RATES = {"achieved", "peak"}
 
 
 def columns(served):
@@ -86,6 +88,8 @@ def twelve(value):
 
 
 def same_number(theirs, ours, how, column):
+    if how == DIGITS and column in RATES:
+        return twelve(theirs) == twelve(ours)
     if isinstance(theirs, int) and isinstance(ours, float) and how != EXACT:
         ours = round(ours)
     if how == EXACT or (isinstance(theirs, int) and isinstance(ours, int)):
@@ -222,6 +226,16 @@ def test_the_api_tells_what_its_openapi_describes(served, catalog):
     metric = properties(schemas, schemas["Layers"])["items"]["items"]["properties"]["metrics"]["additionalProperties"]
     assert set(next(iter(told["metrics"].values()))) == set(metric["properties"]) == set(OF_METRIC) - {"metric"}
     assert set(told) | set(layers) - {"items", "continue"} == catalog["item"] | {"metrics", *KEYS["item"]}
+
+
+def test_conditions_are_the_objects(served):
+    """Of each session, whether the operator wrote them or they came with it."""
+    schemas = yaml.safe_load((ROOT / "docs/openapi/api.yaml").read_text())["components"]["schemas"]
+    described = properties(schemas, schemas["Session"])["conditions"]["items"]["properties"]
+    for (namespace, name), object_ in served.kubernetes.objects[GROUP, "profilesessions"].items():
+        told = served.api(f"/api/v1/namespaces/{namespace}/sessions/{name}")["conditions"]
+        names = {"last_transition_time": "lastTransitionTime"}
+        assert told == [{key: one[names.get(key, key)] for key in described} for one in object_["status"]["conditions"]] and len(told) > 1
 
 
 def leaves(schema, path=""):

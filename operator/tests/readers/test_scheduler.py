@@ -1,7 +1,8 @@
-"""The program of docs/patterns.md that a scheduler's author begins with (docs/examples/bound_by_memory.py), with the package
-`kubernetes`, against an API server to which the operator writes its patterns.
+"""The programs of docs/patterns.md that a scheduler's author begins with (docs/examples), in Python with the package `kubernetes`
+and in Go with client-go, against an API server to which the operator writes its patterns.
 
 PP_KUBERNETES_PYTHON  a python3 with that package; else the one that runs the tests
+PP_EXAMPLE_IN_GO      docs/examples/boundbymemory, built
 """
 import json
 import os
@@ -30,7 +31,15 @@ def has_kubernetes():
     return subprocess.run([PYTHON, "-c", "from kubernetes import client"], capture_output=True).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not has_kubernetes(), reason="no package `kubernetes`")
+@pytest.fixture(scope="module", params=["python", "go"])
+def program(request):
+    if request.param == "python":
+        if not has_kubernetes():
+            pytest.skip("no package `kubernetes`")
+        return [PYTHON, PROGRAM]
+    if "PP_EXAMPLE_IN_GO" not in os.environ:
+        pytest.skip("PP_EXAMPLE_IN_GO is not set")
+    return [os.environ["PP_EXAMPLE_IN_GO"]]
 
 
 def training(place, bound):
@@ -39,6 +48,7 @@ def training(place, bound):
     for batch in batches:
         batch["intervals"]["kernels"] = batch["intervals"]["duration"]
         batch["steps"]["gap"] = [200 * folder.MS] * 10
+        batch["process"]["chip"] = {"capability": 90, "multiprocessors": 132, "smKHz": 1980000, "memoryKHz": 3201000, "memoryBits": 6144}
     told = folder.samples()
     levels = {"SMActive": SMS, **{unit: BUSY if unit == bound else IDLE for unit in UNITS}}
     lines = [{**told, "metric": name, "value": [as_parts(v, parts) for v in told["value"]]} for name, parts in levels.items()]
@@ -71,29 +81,45 @@ def kubeconfig(cluster, tmp_path):
     return {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path)}
 
 
-def job(cluster, name, active):
+def job(cluster, name, ready, **labels):
     cluster.kubernetes.put("batch", "jobs", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": NAMESPACE},
-                                             "spec": {"template": {"spec": {"containers": []}}}, "status": {"active": active}})
+                                             "spec": {"template": {"metadata": {"labels": labels}, "spec": {"containers": []}}},
+                                             "status": {"active": 1, "ready": ready}})
 
 
-def test_which_of_two_jobs_is_bound_by_memory(cluster, kubeconfig):
+def test_which_of_two_jobs_is_bound_by_memory(cluster, kubeconfig, program):
     for name in ("gelu", "gemm"):
         job(cluster, name, 1)
     job(cluster, "over", 0)
     job(cluster, "new", 1)
-    done = subprocess.run([PYTHON, PROGRAM, "--once", NAMESPACE], env=kubeconfig, capture_output=True, text=True, timeout=PATIENCE)
+    job(cluster, "labelled", 1, **{"precisionprobe.io/workload": "gelu"})
+    done = subprocess.run([*program, "--once", NAMESPACE], env=kubeconfig, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     answers = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    assert set(answers) == {"gelu", "gemm", "new"}
-    assert answers["gelu"].startswith("bound by memory: memory ")
+    assert set(answers) == {"gelu", "gemm", "new", "labelled"}
+    assert re.fullmatch(r"bound by memory: memory \d\d\.\d % \+- \d+\.\d of a step, at [34]\.\d\d of 4\.92 TB/s(, [\d.]+ % \+- [\d.]+ not known)?; "
+                        r"DRAMActive \d\d\.\d % \+- \d+\.\d; 1 sessions, until 2\S+Z", answers["gelu"]), answers["gelu"]
     assert answers["gemm"].startswith("bound by FP32: memory 0.0 %")
-    assert answers["new"] == "not known: it was not profiled yet"
+    assert answers["new"] == answers["labelled"] == "not known: it was not profiled yet"  # no pattern is of a Workload
 
 
-def test_it_follows_what_changes(cluster, kubeconfig):
+def test_a_label_takes_the_jobs_place(cluster, kubeconfig, program):
+    (pattern,) = [p for p in cluster.kubernetes.objects[GROUP, "consumptionpatterns"].values() if p["metadata"]["name"] == "job-gelu"]
+    other = json.loads(json.dumps(pattern))
+    other["metadata"]["name"] = "workload-shared"
+    other["spec"]["workload"] = {"kind": "Workload", "name": "shared"}
+    other["status"] = {"conditions": other["status"]["conditions"], "bound": "Memory"}  # as little as the CRD allows
+    cluster.kubernetes.put(GROUP, "consumptionpatterns", other)
+    job(cluster, "labelled", 1, **{"precisionprobe.io/workload": "shared"})
+    done = subprocess.run([*program, "--once", NAMESPACE], env=kubeconfig, capture_output=True, text=True, timeout=PATIENCE)
+    cluster.kubernetes.put(GROUP, "consumptionpatterns", other, "DELETED")
+    assert "labelled: bound by memory: memory 0.0 % of a step; DRAMActive not measured; 0 sessions, until ?\n" in done.stdout, done.stderr
+
+
+def test_it_follows_what_changes(cluster, kubeconfig, program):
     for name in ("gelu", "gemm"):
         job(cluster, name, 1)
-    child = subprocess.Popen([PYTHON, PROGRAM, NAMESPACE], env=kubeconfig, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*program, NAMESPACE], env=kubeconfig, stdout=subprocess.PIPE, text=True)
     lines = queue.Queue()
     threading.Thread(target=lambda: [lines.put(line) for line in child.stdout], daemon=True).start()
 
@@ -101,9 +127,9 @@ def test_it_follows_what_changes(cluster, kubeconfig):
         while not (line := lines.get(timeout=PATIENCE)).startswith(begin):
             pass
 
+    (pattern,) = [p for p in cluster.kubernetes.objects[GROUP, "consumptionpatterns"].values() if p["metadata"]["name"] == "job-gemm"]
     try:
         comes("gemm: bound by FP32")
-        (pattern,) = [p for p in cluster.kubernetes.objects[GROUP, "consumptionpatterns"].values() if p["metadata"]["name"] == "job-gemm"]
         changed = json.loads(json.dumps(pattern))
         next(c for c in changed["status"]["conditions"] if c["type"] == "Bound").update(status="False", reason="Close")
         cluster.kubernetes.put(GROUP, "consumptionpatterns", changed)
@@ -113,6 +139,7 @@ def test_it_follows_what_changes(cluster, kubeconfig):
     finally:
         child.terminate()
         child.wait(PATIENCE)
+        cluster.kubernetes.add(GROUP, "consumptionpatterns", pattern)
 
 
 def unknown(value, schema, path=""):
@@ -136,5 +163,5 @@ def test_the_page_shows_an_object_that_can_be(cluster):
     for object_ in (shown, *cluster.patterns().values()):
         assert unknown(object_["status"], schema["properties"]["status"]) == []
         assert unknown(object_["spec"], schema["properties"]["spec"]) == []
-    for name in (f"`{crd['names']['plural']}`", f"`{crd['group']}`", f"`{crd['versions'][0]['name']}`", "examples/bound_by_memory.py"):
+    for name in (f"`{crd['names']['plural']}`", f"`{crd['group']}`", f"`{crd['versions'][0]['name']}`", "examples/bound_by_memory.py", "examples/boundbymemory"):
         assert name in page, name

@@ -6,29 +6,19 @@ PP_FUZZER         a folder with the packages of packages.txt; without it nothing
 PP_FUZZ_EXAMPLES  how many requests of each kind and path; 15 where it is not set
 """
 import json
-import os
 import pathlib
-import re
 import subprocess
 import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "e2e"))
-from harness.alone import Kubernetes, Operator, postgres, psql  # noqa: E402
+sys.path.insert(0, str(HERE.parent))
+from serving import ROOT, backends, needed, serving  # noqa: E402
+from harness.alone import psql  # noqa: E402
 
-SANITIZER = re.compile(r"ERROR: (Address|Leak|Thread)Sanitizer|runtime error: |SUMMARY: \w+Sanitizer")
 RECORDED = ROOT / "cli/tests/recordings/regression/batches.jsonl"
 USERS = {"all": {"a", "b", "large", ""}, "of-a": {"a"}, "of-b": {"b"}, "of-none": set()}
-
-
-def needed(name):
-    value = os.environ.get(name)
-    if not value:
-        pytest.exit(f"{name} is not set: see operator/tests/served/conftest.py", returncode=2)
-    return value
 
 
 def may(user, attributes):
@@ -51,13 +41,10 @@ def record(conninfo):
 @pytest.fixture(scope="session")
 def served():
     """The operator, whose database holds data.sql and a recorded session; `conninfo` is the database's."""
-    with postgres() as conninfo, Kubernetes() as kubernetes:
-        kubernetes.tokens.update({user: {"username": user, "uid": user} for user in USERS})
+    with backends(USERS) as (conninfo, kubernetes):
         kubernetes.may = may
-        with Operator(needed("PP_OPERATOR"), kubernetes, conninfo) as operator:
+        with serving(conninfo, kubernetes) as operator:
             psql(conninfo, (HERE / "data.sql").read_text())
             record(conninfo)
             psql(conninfo, "ANALYZE")
             yield operator
-            assert operator.process.poll() is None, operator.text()
-        assert operator.process.returncode == 0 and not SANITIZER.search(operator.said), operator.said[-4000:]

@@ -179,8 +179,9 @@ static void test_a_timeline_comes_first(void **state)
         pp_batcher_start(b, capture, 0, T0);
         for (int s = 0; s < STEPS + 2; s++) {
             for (int i = 0; i < N; i++)
-                pieces[i] = (pp_piece){
-                    s * 10 * MS + i * 1000, s * 10 * MS + i * 1000 + 500, 1, 0, false, false, 0};
+                pieces[i] = (pp_piece){.start = s * 10 * MS + i * 1000,
+                                       .end = s * 10 * MS + i * 1000 + 500,
+                                       .layer = 1};
             assert_int_equal(pp_batcher_fits(b, N), s != STEPS);
             if (s == 1 || s == STEPS) { /* at a second's end, and where the timeline ends */
                 pp_wire_batch *batch = cut(b, false, &events);

@@ -208,7 +208,7 @@ static void test_copies_are_no_kernels(void **state)
     copy(k, 1050, 2000, 300, PP_COPY_FILL << PP_KERNEL_COPY_SHIFT, 4096);
     copy(k, 1150, 2300, 900,
          PP_COPY_D2H << PP_KERNEL_COPY_SHIFT | PP_COPY_PINNED << PP_KERNEL_MEMORY_SHIFT, 12);
-    copy(k, 1160, 2300, 1, 15 << PP_KERNEL_COPY_SHIFT | 15 << PP_KERNEL_MEMORY_SHIFT, UINT64_MAX);
+    copy(k, 1160, 2300, 1, 7 << PP_KERNEL_COPY_SHIFT | 3 << PP_KERNEL_MEMORY_SHIFT, UINT64_MAX);
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
     assert_int_equal(s->count, 1);
     check(s, 0, 7, F, 1500, 2000, 500);
@@ -270,6 +270,163 @@ static void test_two_threads_and_streams(void **state)
     check(s, 1, 2, F, 1700, 2300, 600);
     assert_int_equal(s->gap, 100);
     pp_kernels_free(k);
+}
+
+/* ---- several GPUs ---- */
+
+static uint32_t on(unsigned gpu, unsigned thread)
+{
+    return gpu << PP_KERNEL_DEVICE_SHIFT | thread << PP_KERNEL_THREAD_SHIFT;
+}
+
+static pp_piece in_thread(pp_piece p, uint8_t thread, bool goes_on)
+{
+    p.thread = thread;
+    p.goes_on = goes_on;
+    return p;
+}
+
+/* A capture on two GPUs, whose time lines are at 1500 and 1800. */
+static pp_kernels *started_on_two(void)
+{
+    const pp_step *s = NULL;
+    pp_kernels *k = pp_kernels_new();
+    event(k, PP_PAIRING_START, 0);
+    step(k, 1, 0, 1000, NULL, 0);
+    kernel(k, 900, 1100, 400, on(0, 1));
+    kernel(k, 950, 1200, 600, on(1, 1));
+    kernel(k, 1000 + LATER, 1000 + LATER, 1, on(0, 1));
+    assert_int_equal(next(k, &s), PP_PAIRING_START);
+    assert_true(s->gpu == 0 && s->end == 1500);
+    assert_int_equal(next(k, &s), PP_PAIRING_START);
+    assert_true(s->gpu == 1 && s->end == 1800);
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    return k;
+}
+
+/* A layer is on the GPU that ran it, a parent on both, one without kernels where it was last; a
+ * call whose last piece is elsewhere ends with what there is of it. */
+static void test_layers_of_two_gpus(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    told t = {.n = 0};
+    pp_kernels *k = started_on_two();
+    pp_kernels_watch(k, on_placed, &t);
+    pp_piece pieces[] = {in_thread(piece(9, F, 1010, 1020), 1, true),
+                         in_thread(piece(1, F, 1020, 1030), 1, false),
+                         in_thread(piece(2, F, 1030, 1040), 1, false),
+                         in_thread(piece(9, F, 1040, 1050), 1, false),
+                         in_thread(piece(3, F, 1050, 1060), 1, false),
+                         in_thread(piece(0, PP_MARK_DATA, 1070, 1080), 1, false)};
+    step(k, 2, 1000, 1100, pieces, 6);
+    kernel(k, 1015, 1500, 10, on(0, 1));
+    kernel(k, 1025, 1510, 100, on(0, 1));
+    kernel(k, 1035, 1800, 200, on(1, 1));
+    kernel(k, 1045, 2000, 20, on(1, 1));
+    kernel(k, 1090, 2020, 30, on(1, 1));
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_true(s->gpu == 0 && s->first && s->start == 1500 && s->end == 1610 && s->gap == 0);
+    assert_int_equal(s->count, 4);
+    check(s, 0, 9, F, 1500, 1510, 10);
+    check(s, 1, 1, F, 1510, 1610, 100);
+    assert_false(s->pieces[0].goes_on);
+    assert_true(s->pieces[2].layer == 3 || s->pieces[3].layer == 3);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_true(s->gpu == 1 && !s->first && s->start == 1800 && s->end == 2050 && s->gap == 0);
+    assert_int_equal(s->count, 4);
+    check(s, 0, 2, F, 1800, 2000, 200);
+    check(s, 1, 9, F, 2000, 2020, 20);
+    check(s, 2, 0, PP_MARK_DATA, 2020, 2020, 0);
+    check(s, 3, 0, OTHER, 2020, 2050, 30);
+    assert_int_equal(t.n, 5);
+    assert_true(t.kernels[1].gpu == 0 && t.kernels[1].layer == 1);
+    assert_true(t.kernels[2].gpu == 1 && t.kernels[2].layer == 2);
+    pp_piece again[] = {in_thread(piece(2, B, 1120, 1130), 1, false),
+                        in_thread(piece(2, F, 1140, 1150), 1, false)};
+    step(k, 3, 1100, 1200, again, 2);
+    kernel(k, 1125, 2100, 10, on(1, 1));
+    kernel(k, 1190, 2100, 10, on(0, 1));
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_true(s->gpu == 0 && s->count == 1 && s->pieces[0].phase == OTHER);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->count, 2);
+    event(k, PP_PAIRING_STOP, 1200);
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(s->gpu, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(s->gpu, 1);
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    pp_kernels_free(k);
+}
+
+/* Autograd runs each GPU's backward in a thread of its own, and sums gradients in either. A thread
+ * that made no mark is in no piece. */
+static void test_threads_at_once(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started_on_two();
+    pp_piece pieces[] = {in_thread(piece(1, B, 1010, 1100), 3, false),
+                         in_thread(piece(2, B, 1020, 1080), 4, false), piece(8, B, 1110, 1150)};
+    pp_error err = {0};
+    pp_step one = {.number = 2,
+                   .start = 1000,
+                   .end = 1200,
+                   .gap = -1,
+                   .kernels = true,
+                   .engine = {1 << 3 | 1 << 4},
+                   .pieces = pieces,
+                   .count = 3};
+    assert_int_equal(pp_kernels_queue(k, PP_PAIRING_STEP, &one, &err), 0);
+    kernel(k, 1030, 2000, 10, on(0, 3));
+    kernel(k, 1040, 2000, 20, on(1, 4));
+    kernel(k, 1050, 2010, 30, on(0, 4)); /* a copy to the other GPU, say */
+    kernel(k, 1060, 2100, 40, on(0, PP_THREAD_STRANGER));
+    kernel(k, 1120, 2200, 50, on(1, 3));
+    kernel(k, 1130, 2300, 60, on(1, PP_THREAD_STRANGER));
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const pp_piece *p = &s->pieces[i];
+        assert_int_equal(p->busy, p->layer == 1 ? 10 : p->layer == 2 ? 30 : 40);
+        assert_int_equal(p->phase, p->layer == 0 ? OTHER : B);
+    }
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const pp_piece *p = &s->pieces[i];
+        assert_int_equal(p->busy, p->layer == 2 ? 20 : p->layer == 8 ? 50 : 60);
+    }
+    pp_kernels_free(k);
+}
+
+/* One that comes later begins in the middle of the capture; without threads the capture ends, and
+ * nothing more of it is told. */
+static void test_a_gpu_that_comes_later(void **state)
+{
+    (void)state;
+    for (unsigned thread = 0; thread < 2; thread++) {
+        const pp_step *s = NULL;
+        pp_kernels *k = started();
+        step(k, 2, 1000, 1100, NULL, 0);
+        kernel(k, 1050, 2000, 10, on(0, thread));
+        kernel(k, 1060, 2000, 10, on(1, thread));
+        step(k, 3, 1100, 1200, NULL, 0);
+        kernel(k, 1160, 2100, 10, on(1, thread));
+        assert_int_equal(next(k, &s), thread ? PP_PAIRING_STEP : PP_PAIRING_STOP);
+        assert_int_equal(s->gpu, 0);
+        assert_int_equal(next(k, &s), thread ? PP_PAIRING_START : PP_PAIRING_NONE);
+        if (thread) {
+            assert_true(s->gpu == 1 && s->number == 2);
+            assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+            assert_true(s->gpu == 0 && s->number == 3 && s->gap == s->end - s->start);
+            assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+            assert_true(s->gpu == 1 && s->number == 3);
+        }
+        assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+        pp_kernels_free(k);
+    }
 }
 
 static void test_losses_end_the_capture(void **state)
@@ -472,6 +629,152 @@ static void test_invariants(void **state)
     check_invariants(true);
 }
 
+/* Graph 7 of region 1: triton_a of layer 2, a product of 3, triton_b of the region's, triton_a
+ * of 2. */
+static pp_graphs *compiled(void)
+{
+    static const char names[] = "triton_a\0triton_b\0nvjet_gemm"; /* 1, 2, 3 */
+    const uint64_t a = pp_ring_hash("triton_a", 8);
+    const pp_ring_launch launches[] = {{.name = a, .layer = 2},
+                                       {.op = PP_OP_PRODUCT, .layer = 3},
+                                       {.name = pp_ring_hash("triton_b", 8), .layer = 1},
+                                       {.name = a, .layer = 2}};
+    const pp_ring_graph graph = {.graph = 7, .region = 1, .count = 4};
+    pp_error err = {0};
+    pp_graphs *g = pp_graphs_new();
+    assert_int_equal(pp_graphs_name(g, names, sizeof names, &err), 0);
+    assert_int_equal(pp_graphs_add(g, &graph, launches, 3, &err), 0);
+    return g;
+}
+
+static void step_with_runs(pp_kernels *k, pp_piece *pieces, size_t count, pp_graph_run *runs,
+                           size_t run_count)
+{
+    pp_error err = {0};
+    pp_step s = {.number = 2, .start = 1000, .end = 1100, .gap = -1, .kernels = true};
+    s.pieces = pieces;
+    s.count = count;
+    s.runs = runs;
+    s.run_count = run_count;
+    assert_int_equal(pp_kernels_queue(k, PP_PAIRING_STEP, &s, &err), 0);
+}
+
+static void compiled_kernel(pp_kernels *k, int64_t launched, int64_t start, uint32_t duration,
+                            uint32_t name)
+{
+    kernel(k, launched, start, duration, name << PP_KERNEL_NAME_SHIFT);
+}
+
+static void check_calls(const pp_step *s, const char *goes_on)
+{
+    assert_int_equal(s->count, strlen(goes_on));
+    for (size_t i = 0; i < s->count; i++)
+        assert_int_equal(s->pieces[i].goes_on, goes_on[i] == '+');
+}
+
+/* They cut the region's piece, each from where the one before it ended; several pieces of a run are
+ * one call. */
+static void test_layers_inside_of_a_region(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    pp_graphs *g = compiled();
+    pp_kernels_use_graphs(k, g);
+    pp_piece pieces[] = {piece(1, F, 1010, 1060), piece(4, F, 1060, 1070)};
+    pp_graph_run runs[] = {{.start = 1015, .end = 1050, .graph = 7}};
+    step_with_runs(k, pieces, 2, runs, 1);
+    compiled_kernel(k, 1012, 1500, 100, 3); /* before the run: the region's */
+    compiled_kernel(k, 1016, 1600, 50, 1);
+    compiled_kernel(k, 1020, 1660, 40, 3);
+    compiled_kernel(k, 1030, 1700, 30, 2);
+    compiled_kernel(k, 1040, 1740, 10, 1);
+    compiled_kernel(k, 1065, 1760, 40, 1);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    check(s, 0, 1, F, 1500, 1600, 100);
+    check(s, 1, 2, F, 1600, 1650, 50);
+    check(s, 2, 3, F, 1650, 1700, 40);
+    check(s, 3, 1, F, 1700, 1730, 30);
+    check(s, 4, 2, F, 1730, 1750, 10);
+    check(s, 5, 1, F, 1750, 1750, 0);
+    check(s, 6, 4, F, 1750, 1800, 40);
+    check_calls(s, "++-+---");
+    assert_int_equal(pp_graphs_so_far(g).runs, 1);
+    pp_kernels_free(k);
+    pp_graphs_free(g);
+}
+
+/* What the GPU waits for before a run is the region's, within it the layer's whose kernel comes.
+ * Two runs are two calls. */
+static void test_a_gpu_that_waits_in_a_region(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    pp_graphs *g = compiled();
+    pp_kernels_use_graphs(k, g);
+    pp_piece pieces[] = {piece(1, B, 1010, 3000)};
+    pp_graph_run runs[] = {{.start = 1600, .end = 1900, .graph = 7},
+                           {.start = 2600, .end = 2900, .graph = 7}};
+    pp_error err = {0};
+    pp_step whole = {.number = 2, .start = 1000, .end = 3100, .gap = -1, .kernels = true};
+    whole.pieces = pieces;
+    whole.count = 1;
+    whole.runs = runs;
+    whole.run_count = 2;
+    assert_int_equal(pp_kernels_queue(k, PP_PAIRING_STEP, &whole, &err), 0);
+    for (int64_t at = 1600; at < 3000; at += 1000) {
+        compiled_kernel(k, at, at + 10, 50, 1);
+        compiled_kernel(k, at + 100, at + 110, 50, 3);
+        compiled_kernel(k, at + 200, at + 210, 50, 2);
+        compiled_kernel(k, at + 250, at + 260, 20, 1);
+    }
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    check(s, 0, 1, B, 1500, 1600, 0);
+    check(s, 1, 2, B, 1600, 1660, 50);
+    check(s, 2, 3, B, 1660, 1760, 50);
+    check(s, 3, 1, B, 1760, 1860, 50);
+    check(s, 4, 2, B, 1860, 1880, 20);
+    check(s, 5, 1, B, 1880, 2600, 0);
+    check(s, 6, 2, B, 2600, 2660, 50);
+    check(s, 7, 3, B, 2660, 2760, 50);
+    check(s, 8, 1, B, 2760, 2860, 50);
+    check(s, 9, 2, B, 2860, 2880, 20);
+    check(s, 10, 1, B, 2880, 3000, 0);
+    check_calls(s, "++-+-++-+--");
+    pp_kernels_free(k);
+    pp_graphs_free(g);
+}
+
+/* Of a run that is another graph's all is the region's; as where a graph is replayed whole, the
+ * order on the GPU counts. */
+static void test_runs_that_do_not_fit_and_replays(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    pp_graphs *g = compiled();
+    pp_kernels_use_graphs(k, g);
+    pp_piece pieces[] = {piece(1, F, 1010, 1030), piece(1, F, 1040, 1060)};
+    pp_graph_run runs[] = {{.start = 1012, .end = 1029, .graph = 7},
+                           {.start = 1041, .end = 1059, .graph = 7}};
+    step_with_runs(k, pieces, 2, runs, 2);
+    compiled_kernel(k, 1020, 1500, 50, 1);
+    compiled_kernel(k, 1021, 1550, 50, 1);
+    for (int i = 3; i >= 0; i--) /* in one launch, and told in any order */
+        compiled_kernel(k, 1050, 1600 + 50 * i, 50, (uint32_t[]){1, 3, 2, 1}[i]);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    check(s, 0, 1, F, 1500, 1600, 100);
+    check(s, 1, 2, F, 1600, 1650, 50);
+    check(s, 2, 3, F, 1650, 1700, 50);
+    check(s, 3, 1, F, 1700, 1750, 50);
+    check(s, 4, 2, F, 1750, 1800, 50);
+    check(s, 5, 1, F, 1800, 1800, 0);
+    assert_true(pp_graphs_so_far(g).runs == 2 && pp_graphs_so_far(g).unfit == 1);
+    pp_kernels_free(k);
+    pp_graphs_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,7 +783,13 @@ int main(void)
         cmocka_unit_test(test_where_each_kernel_is),
         cmocka_unit_test(test_copies_are_no_kernels),
         cmocka_unit_test(test_collectives_run_beside),
+        cmocka_unit_test(test_layers_inside_of_a_region),
+        cmocka_unit_test(test_a_gpu_that_waits_in_a_region),
+        cmocka_unit_test(test_runs_that_do_not_fit_and_replays),
         cmocka_unit_test(test_two_threads_and_streams),
+        cmocka_unit_test(test_layers_of_two_gpus),
+        cmocka_unit_test(test_threads_at_once),
+        cmocka_unit_test(test_a_gpu_that_comes_later),
         cmocka_unit_test(test_losses_end_the_capture),
         cmocka_unit_test(test_losses_of_a_recording_end_with_it),
         cmocka_unit_test(test_impossible_kernels_are_losses),

@@ -57,6 +57,36 @@ static void check_calls(const pp_pairing *p, const char *goes_on)
         assert_int_equal(step->pieces[i].goes_on, goes_on[i] == '+');
 }
 
+static int backward(pp_pairing *p, int64_t time, int kind, uint8_t flags, uint8_t thread)
+{
+    return feed(p, (pp_mark){.time = time,
+                             .kind = (uint8_t)kind,
+                             .phase = B,
+                             .layer = 1,
+                             .flags = flags,
+                             .thread = thread});
+}
+
+/* A call that goes on behind a sum is one, in each of two threads; a call behind it is another. */
+static void test_calls_that_go_on_by_thread(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(100);
+    (void)backward(p, 110, BEGIN, 0, 3);
+    (void)backward(p, 111, BEGIN, 0, 4);
+    (void)backward(p, 120, END, 0, 3);
+    (void)backward(p, 121, END, 0, 4);
+    (void)backward(p, 130, BEGIN, PP_MARK_RESUMES, 3);
+    (void)backward(p, 140, END, 0, 3);
+    (void)backward(p, 150, BEGIN, PP_MARK_RESUMES, 4);
+    (void)backward(p, 160, END, 0, 4);
+    (void)backward(p, 170, BEGIN, 0, 3);
+    (void)backward(p, 180, END, 0, 3);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 190, 11), PP_PAIRING_STEP);
+    check_calls(p, "++---");
+    pp_pairing_free(p);
+}
+
 static void test_a_step(void **state)
 {
     (void)state;
@@ -605,6 +635,12 @@ static void check_backward_in(uint8_t thread)
     check(p, 6, GRADIENTS, B, 84, 90);
     check(p, 7, 0, O, 95, 99);
     check_calls(p, "----+---");
+    /* What is the engine's is of whichever thread ran backward. */
+    const pp_step *step = pp_pairing_step(p);
+    for (size_t i = 0; i < step->count; i++)
+        assert_int_equal(step->pieces[i].thread, i == 3 || i == 5 ? thread : PP_THREAD_UNKNOWN);
+    for (unsigned i = 0; i < 256; i++)
+        assert_int_equal(step->engine[i / 64] >> i % 64 & 1, i == 0 || i == thread);
     pp_pairing_free(p);
 }
 
@@ -613,6 +649,7 @@ static void test_a_loss_and_its_gradients(void **state)
     (void)state;
     check_backward_in(0);
     check_backward_in(1);
+    check_backward_in(200);
 }
 
 static void test_a_loss_is_cut(void **state)
@@ -857,9 +894,96 @@ static void test_a_range_within_backward(void **state)
     pp_pairing_free(p);
 }
 
+static int allocated(pp_pairing *p, int64_t time, int64_t bytes, int64_t peak)
+{
+    return feed(p, (pp_mark){.time = time, .kind = PP_MARK_MEMORY, .value = bytes, .peak = peak});
+}
+
+/* A step that is there for what it allocates has that, and the next one is as ever. */
+static void test_levels(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(100);
+    assert_int_equal(
+        feed(p, (pp_mark){.time = 100, .kind = PP_MARK_START, .flags = PP_MARK_STEP_MEMORY}),
+        PP_PAIRING_START);
+    (void)work(p, 110, BEGIN, F, 1);
+    (void)work(p, 120, END, F, 1);
+    assert_int_equal(allocated(p, 110, 5, 1000), PP_PAIRING_NONE);
+    assert_int_equal(allocated(p, 120, 9, 9), PP_PAIRING_NONE);
+    assert_int_equal(feed(p, (pp_mark){.time = 130,
+                                       .kind = PP_MARK_STEP,
+                                       .flags = PP_MARK_STEP_MEMORY,
+                                       .value = 11}),
+                     PP_PAIRING_STEP);
+    const pp_step *step = pp_pairing_step(p);
+    assert_true(step->memory && step->count == 1 && step->level_count == 2);
+    assert_true(step->levels[0].time == 110 && step->levels[0].bytes == 5);
+    assert_int_equal(step->levels[0].peak, 1000);
+    assert_int_equal(at_step(p, PP_MARK_START, 130, 11), PP_PAIRING_START);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 140, 12), PP_PAIRING_STEP);
+    assert_true(!pp_pairing_step(p)->memory && pp_pairing_step(p)->level_count == 0);
+    pp_pairing_free(p);
+}
+
+/* Levels out of order, of other steps, or less at most than at their begin. */
+static void test_impossible_levels(void **state)
+{
+    (void)state;
+    static const int64_t bad[][3] = {{99, 5, 5}, {150, 5, 4}, {150, -1, 5}, {150, 5, INT64_MAX}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pp_pairing *p = pp_pairing_new();
+        (void)feed(p, (pp_mark){.time = 100, .kind = PP_MARK_START, .flags = PP_MARK_STEP_MEMORY});
+        (void)allocated(p, 120, 5, 5);
+        assert_int_equal(allocated(p, bad[i][0], bad[i][1], bad[i][2]), PP_PAIRING_STOP);
+        /* its end begins no capture: the times that follow have a start of their own */
+        assert_int_equal(feed(p, (pp_mark){.time = 130,
+                                           .kind = PP_MARK_STEP,
+                                           .flags = PP_MARK_STEP_MEMORY,
+                                           .value = 11}),
+                         PP_PAIRING_NONE);
+        pp_pairing_free(p);
+    }
+    pp_pairing *p = started(100);
+    assert_int_equal(allocated(p, 120, 5, 5), PP_PAIRING_STOP);
+    pp_pairing_free(p);
+}
+
+/* They are of their step; what is impossible breaks the capture. */
+static void test_runs_of_graphs(void **state)
+{
+    (void)state;
+    pp_pairing *p = started(100);
+    const pp_mark run = {.time = 130, .kind = PP_MARK_GRAPH, .layer = 7, .value = 20, .thread = 3};
+    assert_int_equal(feed(p, run), PP_PAIRING_NONE);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 200, 11), PP_PAIRING_STEP);
+    const pp_step *step = pp_pairing_step(p);
+    assert_true(step->run_count == 1 && step->count == 0);
+    assert_true(step->runs[0].start == 110 && step->runs[0].end == 130);
+    assert_true(step->runs[0].graph == 7 && step->runs[0].thread == 3);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 300, 12), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->run_count, 0);
+    pp_mark wrong = run;
+    wrong.value = 131;
+    assert_int_equal(feed(p, wrong), PP_PAIRING_STOP);
+    for (int i = 0; i <= PP_PAIRING_MAX_RUNS; i++)
+        assert_int_equal(feed(p, run), PP_PAIRING_NONE);
+    pp_pairing_free(p);
+    p = started(100);
+    for (int i = 0; i <= PP_PAIRING_MAX_RUNS; i++)
+        assert_int_equal(feed(p, run), PP_PAIRING_NONE);
+    assert_int_equal(at_step(p, PP_MARK_STEP, 200, 11), PP_PAIRING_STEP);
+    assert_int_equal(pp_pairing_step(p)->run_count, PP_PAIRING_MAX_RUNS);
+    pp_pairing_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_runs_of_graphs),
+        cmocka_unit_test(test_impossible_levels),
+        cmocka_unit_test(test_calls_that_go_on_by_thread),
         cmocka_unit_test(test_a_step),
         cmocka_unit_test(test_a_begin_without_an_end_vanishes),
         cmocka_unit_test(test_a_layer_that_begins_again),

@@ -1,7 +1,10 @@
 /* Both sides of the ring in one process: the hook's writer and the agent's reader. */
+#include "common/volume.h"
 #include "sidecar/agent/process.h"
 #include "sidecar/agent/reader.h"
+#include "sidecar/agent/trainers.h"
 #include "sidecar/hook/hook.h"
+#include "sidecar/samples.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -95,6 +98,43 @@ static void test_marks_go_round(void **state)
     pp_reader_free(r);
 }
 
+/* Bytes that all in the folder takes, as the kubelet counts them. */
+static size_t held(void)
+{
+    size_t sum = 0;
+    DIR *d = opendir(folder);
+    const struct dirent *e;
+    struct stat st;
+    while ((e = readdir(d))) {
+        assert_int_equal(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW), 0);
+        sum += S_ISREG(st.st_mode) ? 512 * (size_t)st.st_blocks : 0;
+    }
+    (void)closedir(d);
+    return sum;
+}
+
+/* A process that is told something takes its memory at once, and no more later: as many as the
+ * agent reads, each with a sampler, fit into the pod's volume (sampler_test.c counts the other). */
+static void test_the_volume_has_room_for_all(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    assert_in_range(held(), sizeof(pp_ring_header), 64 << 10);
+    push(1);
+    const size_t whole = held();
+    assert_in_range(whole, PP_RING_SIZE, PP_RING_SIZE + (64 << 10));
+    for (int i = 0; i < 2 * PP_RING_MARKS; i++)
+        push(i);
+    while (pp_ring_add_layer("a.layer", "Linear", 1) > 0)
+        ;
+    while (pp_ring_add_name("kernel", 6))
+        ;
+    assert_int_equal(held(), whole);
+    assert_true(PP_TRAINERS_MAX * (whole + PP_SAMPLES_SIZE + (64 << 10)) < (size_t)PP_VOLUME_RING
+                                                                               << 20);
+    pp_reader_free(r);
+}
+
 static void test_a_full_ring_drops_counts_and_tells(void **state)
 {
     (void)state;
@@ -177,6 +217,15 @@ static void test_layers_and_long_names(void **state)
     assert_int_equal(pp_reader_layer(r, 2, &layer, &err), 0);
     assert_string_equal(layer.name + strlen(layer.name) - 10, "\xc3\xa9.the_end");
     assert_memory_equal(layer.name, "...xxx", 6);
+    assert_int_equal(layer.whole_reason, PP_WHOLE_NOT);
+    pp_ring_tell_whole(2, PP_WHOLE_FUNCTION);
+    pp_ring_tell_whole(2, PP_WHOLE_COUNT);
+    pp_ring_tell_whole(3, PP_WHOLE_FUNCTION);
+    assert_int_equal(pp_reader_layer(r, 2, &layer, &err), 0);
+    assert_int_equal(layer.whole_reason, PP_WHOLE_FUNCTION);
+    pp_ring_tell_whole(2, PP_WHOLE_NOT); /* a later capture may tell more */
+    assert_int_equal(pp_reader_layer(r, 2, &layer, &err), 0);
+    assert_int_equal(layer.whole_reason, PP_WHOLE_NOT);
     assert_int_equal(pp_reader_layer(r, 0, &layer, &err), -1);
     assert_int_equal(pp_reader_layer(r, 3, &layer, &err), -1);
     for (int i = 2; i < PP_RING_LAYERS; i++)
@@ -268,11 +317,14 @@ static void test_damage_is_noticed(void **state)
     memset(h->gpus, 'x', sizeof h->gpus);
     memset(h->model_digest, 'x', sizeof h->model_digest);
     memset(h->batch, 'x', sizeof h->batch);
+    memset(h->gpu_models, 'x', sizeof h->gpu_models);
     assert_int_equal(take(r, marks, 16), 4);
     assert_int_equal(pp_reader_header(r)->layer_count, PP_RING_LAYERS);
     assert_int_equal(strlen(pp_reader_header(r)->model), sizeof h->model - 1);
     assert_int_equal(strlen(pp_reader_header(r)->model_digest), sizeof h->model_digest - 1);
     assert_int_equal(strlen(pp_reader_header(r)->batch), sizeof h->batch - 1);
+    for (int i = 0; i < PP_RING_MODELS; i++)
+        assert_int_equal(strlen(pp_reader_header(r)->gpu_models[i]), PP_RING_TYPE - 1);
     h->head = 3;
     assert_int_equal(pp_reader_refresh(r, &err), -1);
     h->head = 4;
@@ -784,10 +836,69 @@ static void test_lines(void **state)
     pp_reader_free(r);
 }
 
+/* Writes over a graph of the ring's table, as a process that is not the hook may. */
+static void write_graph(uint32_t at, pp_ring_graph graph)
+{
+    char path[300];
+    path_of(path, sizeof path);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    const off_t place = (off_t)(PP_RING_GRAPHS_AT + at * sizeof graph);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, &graph, sizeof graph, place), sizeof graph);
+    (void)close(fd);
+}
+
+static void check_graph(const pp_reader *r, uint32_t at, pp_ring_graph expected)
+{
+    pp_error err = {0};
+    pp_ring_graph graph;
+    assert_int_equal(pp_reader_graph(r, at, &graph, &err), 0);
+    assert_memory_equal(&graph, &expected, sizeof graph);
+}
+
+static void test_compiled_graphs(void **state)
+{
+    (void)state;
+    pp_reader *r = open_both();
+    pp_error err = {0};
+    pp_ring_graph graph;
+    static pp_ring_launch launches[PP_RING_LAUNCHES];
+    static pp_ring_launch back[PP_RING_LAUNCHES + 1];
+    for (uint32_t i = 0; i < PP_RING_LAUNCHES; i++)
+        launches[i] = (pp_ring_launch){.name = i + 1, .layer = i % 7, .op = i % PP_OPS};
+    assert_true(pp_ring_add_graph(1, 5, launches, 3));
+    assert_true(pp_ring_add_graph(1, 6, launches + 3, PP_RING_LAUNCHES - 4));
+    assert_false(pp_ring_add_graph(2, 5, launches, 2)); /* there is room for one launch */
+    assert_true(pp_ring_add_graph(3, 5, launches, 1));
+    assert_int_equal(pp_reader_graph(r, 0, &graph, &err), -1); /* it has not looked yet */
+    assert_int_equal(pp_reader_refresh(r, &err), 0);
+    assert_int_equal(pp_reader_header(r)->graph_count, 3);
+    check_graph(r, 0, (pp_ring_graph){1, 5, 0, 3});
+    check_graph(r, 1, (pp_ring_graph){1, 6, 3, PP_RING_LAUNCHES - 4});
+    check_graph(r, 2, (pp_ring_graph){3, 5, PP_RING_LAUNCHES - 1, 1});
+    assert_int_equal(pp_reader_graph(r, 1, &graph, &err), 0);
+    assert_int_equal(pp_reader_launches(r, &graph, back, &err), 0);
+    assert_memory_equal(back, launches + 3, graph.count * sizeof *back);
+    assert_int_equal(back[graph.count].name, 0);
+    assert_int_equal(pp_reader_graph(r, 3, &graph, &err), -1);
+    /* No launches but those of the table. */
+    write_graph(0, (pp_ring_graph){1, 5, 1, PP_RING_LAUNCHES});
+    check_graph(r, 0, (pp_ring_graph){1, 5, 0, 0});
+    write_graph(0, (pp_ring_graph){1, 5, PP_RING_LAUNCHES + 1, 0});
+    check_graph(r, 0, (pp_ring_graph){1, 5, 0, 0});
+    write_graph(0, (pp_ring_graph){1, 5, UINT32_MAX, 2});
+    check_graph(r, 0, (pp_ring_graph){1, 5, 0, 0});
+    for (uint32_t i = 3; i < PP_RING_GRAPHS; i++)
+        assert_true(pp_ring_add_graph(i, 5, launches, 0));
+    assert_false(pp_ring_add_graph(9, 5, launches, 0));
+    pp_reader_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_marks_go_round, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_volume_has_room_for_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_full_ring_drops_counts_and_tells, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_writer_and_a_reader_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_layers_and_long_names, set_up, tear_down),
@@ -807,6 +918,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_waits_are_added_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_waits_of_many_lines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lines, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_compiled_graphs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gpu_uuids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hostile_numbers, set_up, tear_down),
     };

@@ -56,14 +56,16 @@ static const char *text_of(int64_t seq)
 static pp_spool_batch batch_of(int64_t seq)
 {
     const char *text = text_of(seq);
-    return (pp_spool_batch){.seq = seq,
-                            .events = 10 + seq,
-                            .instance = "agent",
-                            .place = {.ring = "one.ring",
-                                      .tail = 1000 + (uint64_t)seq,
-                                      .told = {.lost = 1, .marks = 2, .cost = 3, .process = 4}},
-                            .text = text,
-                            .length = strlen(text)};
+    return (pp_spool_batch){
+        .seq = seq,
+        .events = 10 + seq,
+        .instance = "agent",
+        .place =
+            {.ring = "one.ring",
+             .tail = 1000 + (uint64_t)seq,
+             .told = {.lost = 1, .marks = 2, .cost = 3, .process = 4, .gpus = {[2] = 4, [5] = 7}}},
+        .text = text,
+        .length = strlen(text)};
 }
 
 static size_t put(pp_spool *s, int64_t seq)

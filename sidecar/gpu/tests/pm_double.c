@@ -202,6 +202,8 @@ int cuInit(unsigned flags)
 
 int cuDeviceGetCount(int *ret)
 {
+    if (table.n_gpus == 0)
+        read_table(); /* in a training, which nobody asks to call cuInit() */
     *ret = table.n_gpus;
     return faulty("cuDeviceGetCount");
 }

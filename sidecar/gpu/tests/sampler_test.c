@@ -132,6 +132,8 @@ static void map(void)
     UNTIL((fd = open(t.samples, O_RDWR | O_CLOEXEC)) >= 0);
     assert_int_equal(fstat(fd, &st), 0);
     assert_int_equal(st.st_size, PP_SAMPLES_SIZE);
+    /* All of it at once: what the volume has no room for is refused, and no page faults. */
+    assert_in_range(512 * (size_t)st.st_blocks, PP_SAMPLES_SIZE, PP_SAMPLES_SIZE + (64 << 10));
     char *base = mmap(NULL, PP_SAMPLES_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(base != MAP_FAILED);
     (void)close(fd);

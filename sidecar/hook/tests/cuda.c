@@ -3,6 +3,7 @@
  * fails is said by pp_cuda_fault() or, from the beginning, by PP_CUDA_FAULT in the environment.
  *
  *   create record query elapsed context capturing calibrate   that call fails
+ *   uuid      the driver does not tell which GPUs these are
  *   busy      the stream is being captured into a graph
  *   never     no event is reached
  *   garbage   elapsed times are no times: NaN, infinite, huge
@@ -16,6 +17,7 @@
 #include <time.h>
 
 enum { OK = 0, OUT_OF_MEMORY = 2, NOT_READY = 600, UNKNOWN = 999 };
+enum { DEVICES = 2, FIRST_DEVICE = 100 };
 
 typedef struct event {
     int64_t at; /* ns */
@@ -105,6 +107,45 @@ int cuCtxGetDevice(int *ret)
     return OK;
 }
 
+/* Weak ones are others' in the virtual GPU (e2e/gpu/driver). */
+#define WEAK __attribute__((weak))
+
+WEAK int cuDeviceGetCount(int *ret);
+int cuDeviceGetCount(int *ret)
+{
+    *ret = DEVICES;
+    return OK;
+}
+
+/* A device is not its number. */
+WEAK int cuDeviceGet(int *ret, int number);
+int cuDeviceGet(int *ret, int number)
+{
+    *ret = FIRST_DEVICE + number;
+    return number < DEVICES ? OK : UNKNOWN;
+}
+
+/* They differ in the last digit. */
+WEAK int cuDeviceGetUuid(unsigned char ret[16], int device);
+int cuDeviceGetUuid(unsigned char ret[16], int device)
+{
+    static const unsigned char first[] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                          0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+    const int number = device - FIRST_DEVICE;
+    if (number < 0 || number >= DEVICES || fails("uuid"))
+        return UNKNOWN;
+    memcpy(ret, first, sizeof first);
+    ret[15] = number == 0 ? 0xff : 0xf0;
+    return OK;
+}
+
+int cuDeviceGetName(char *ret, int size, int device);
+int cuDeviceGetName(char *ret, int size, int device)
+{
+    (void)snprintf(ret, (size_t)size, "NVIDIA H200");
+    return device >= FIRST_DEVICE ? OK : UNKNOWN;
+}
+
 /* An H200's, by CUdevice_attribute. */
 int cuDeviceGetAttribute(int *ret, int attribute, int device);
 int cuDeviceGetAttribute(int *ret, int attribute, int device)
@@ -113,7 +154,7 @@ int cuDeviceGetAttribute(int *ret, int attribute, int device)
         int attribute, value;
     } chip[] = {{13, 1980000}, {16, 132}, {36, 3201000}, {37, 6144}, {75, 9}, {76, 0}};
     for (size_t i = 0; i < sizeof chip / sizeof *chip; i++) {
-        if (chip[i].attribute == attribute && device == 0) {
+        if (chip[i].attribute == attribute && device >= FIRST_DEVICE) {
             *ret = chip[i].value;
             return OK;
         }

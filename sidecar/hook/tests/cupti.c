@@ -1,7 +1,8 @@
 /*
  * A double of libcupti.so.13 for the tests of the hook, and the GPU behind it. A training launches
  * kernels by pp_cupti_launch(), copies and fills by pp_cupti_copy(); they run one after the other,
- * collectives beside them, and their records go the way of CUPTI's. What fails is said by
+ * collectives beside them, and their records go the way of CUPTI's. Each thread launches on the GPU
+ * that it has chosen by pp_cupti_device(), the first where it chose none. What fails is said by
  * pp_cupti_fault():
  *
  *   subscribe   another client is attached
@@ -50,6 +51,7 @@ enum {
     COPY_SIZE = 88,
     PEERS_SIZE = 96,
     BUFFERS = 64,
+    DEVICES = 2,
     DOMAINS = 8,
     SPARES = 4,
     CALLS = 1024
@@ -90,7 +92,9 @@ static struct {
 
 __attribute__((weak)) void vgpu_ran(int64_t begin, int64_t end);
 
-static int64_t stream_ends[2]; /* when what was launched ends: of kernels, of collectives */
+/* By GPU, when what was launched ends: of kernels, of collectives. */
+static int64_t stream_ends[DEVICES][2];
+static _Thread_local int device;
 static int64_t queued_last;
 static uint32_t correlation;
 static size_t dropped;
@@ -161,16 +165,22 @@ static void wait_until(int64_t end)
         continue; /* whoever halts the training */
 }
 
+TEST(void, pp_cupti_device, (int number))
+{
+    device = number;
+}
+
 /* Waits for the GPU, as what reads a loss does; for its collectives too. */
 TEST(void, pp_cupti_wait, (int collectives))
 {
-    wait_until(collectives && stream_ends[1] > stream_ends[0] ? stream_ends[1] : stream_ends[0]);
+    const int64_t *ends = stream_ends[device];
+    wait_until(collectives && ends[1] > ends[0] ? ends[1] : ends[0]);
 }
 
 /* Until no more than so much is left for the kernels' stream: a queue is full. */
 TEST(void, pp_cupti_wait_until, (int64_t left))
 {
-    wait_until(stream_ends[0] - left);
+    wait_until(stream_ends[device][0] - left);
 }
 
 /* ---- records ---- */
@@ -237,6 +247,7 @@ static void record_call(int64_t at, uint32_t kind, uint32_t call)
     PUT(r, 4, uint32_t, call);
     PUT(r, 8, int64_t, at);
     PUT(r, 16, int64_t, at + 1);
+    PUT(r, 28, uint32_t, (uint32_t)(uintptr_t)pthread_self());
     PUT(r, 32, uint32_t, correlation);
 }
 
@@ -251,13 +262,14 @@ static void record_launch(int64_t at, int how)
 
 static void record_kernel(const char *name, int64_t at, int64_t begin, int64_t end, int how)
 {
-    int stream = strstr(name, "nccl") ? 9 : 7;
+    int stream = (strstr(name, "nccl") ? 9 : 7) + 10 * device;
     uint8_t *r = client.kernels ? record_of(KIND_KERNEL, stream, KERNEL_SIZE) : NULL;
     if (!r)
         return;
     PUT(r, 16, int64_t, begin);
     PUT(r, 24, int64_t, fails("unended") ? 0 : end);
-    PUT(r, 44, uint32_t, 1);
+    PUT(r, 40, uint32_t, (uint32_t)device);
+    PUT(r, 44, uint32_t, 1 + (uint32_t)device);
     PUT(r, 48, uint32_t, (uint32_t)stream);
     PUT(r, 92, uint32_t, correlation);
     PUT(r, 104, const char *, name);
@@ -272,10 +284,10 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
 {
     (void)pthread_mutex_lock(&lock);
     int64_t at = now();
-    int64_t *ends = &stream_ends[strstr(name, "nccl") != NULL];
+    int64_t *ends = &stream_ends[device][strstr(name, "nccl") != NULL];
     int64_t begin = *ends > at ? *ends : at;
     *ends = begin + duration;
-    if (vgpu_ran)
+    if (vgpu_ran && device == 0)
         vgpu_ran(begin, *ends);
     correlation++;
     if (how != TOLD_LATE)
@@ -303,7 +315,7 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
 static void record_copy(int kind, int how, int host, int64_t bytes, int64_t begin, int64_t end)
 {
     const size_t size = kind == KIND_PEERS ? PEERS_SIZE : COPY_SIZE;
-    uint8_t *r = client.copies[kind] ? record_of((uint32_t)kind, 7, size) : NULL;
+    uint8_t *r = client.copies[kind] ? record_of((uint32_t)kind, 7 + 10 * device, size) : NULL;
     if (!r)
         return;
     if (kind != KIND_MEMSET) {
@@ -314,8 +326,9 @@ static void record_copy(int kind, int how, int host, int64_t bytes, int64_t begi
     PUT(r, 8, int64_t, bytes);
     PUT(r, 16, int64_t, begin);
     PUT(r, 24, int64_t, end);
-    PUT(r, 36, uint32_t, 1);
-    PUT(r, 40, uint32_t, 7);
+    PUT(r, 32, uint32_t, (uint32_t)device);
+    PUT(r, 36, uint32_t, 1 + (uint32_t)device);
+    PUT(r, 40, uint32_t, 7 + 10 * (uint32_t)device);
     PUT(r, kind == KIND_PEERS ? 60 : 44, uint32_t, correlation);
 }
 
@@ -324,14 +337,15 @@ TEST(void, pp_cupti_copy, (int kind, int how, int host, int64_t bytes, int64_t d
 {
     (void)pthread_mutex_lock(&lock);
     const int64_t at = now();
-    const int64_t begin = stream_ends[0] > at ? stream_ends[0] : at;
-    stream_ends[0] = begin + duration;
-    if (vgpu_ran)
-        vgpu_ran(begin, stream_ends[0]);
+    int64_t *end = &stream_ends[device][0];
+    const int64_t begin = *end > at ? *end : at;
+    *end = begin + duration;
+    if (vgpu_ran && device == 0)
+        vgpu_ran(begin, *end);
     correlation++;
     /* cudaMemsetAsync, cudaMemcpyPeerAsync, cudaMemcpyAsync. */
     record_call(at, KIND_RUNTIME, kind == KIND_MEMSET ? 51 : kind == KIND_PEERS ? 161 : 41);
-    record_copy(kind, how, host, bytes, begin, stream_ends[0]);
+    record_copy(kind, how, host, bytes, begin, *end);
     (void)pthread_mutex_unlock(&lock);
 }
 

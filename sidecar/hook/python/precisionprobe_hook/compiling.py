@@ -16,16 +16,18 @@ from precisionprobe_hook import _marks
 WHY = "torch.export is in use, or torch.compile in a way not known"
 LAYER = "compile", "(compilation)"  # what compiling is told as
 NO_STEP = "no optimizer steps outside compiled code"
+_TABLES = "backward_pre", "backward", "forward_pre", "forward"
 _OF_MODULES = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
 
 
 class Regions:
     """What was compiled in this process: a weak key each, the compiled function."""
 
-    def __init__(self, torch, stand_aside, of_function):
+    def __init__(self, torch, stand_aside, of_function, armed=lambda: None):
         self.module = torch.nn.Module
         self.stand_aside = stand_aside
         self.of_function = of_function  # called when code that is no module's is compiled
+        self.on_armed = armed  # called once the compiler is there, before it compiles
         self.compiled = weakref.WeakKeyDictionary()  # -> (weak reference to a module or None, name)
         self.any = False
         self.armed = False
@@ -41,6 +43,11 @@ class Regions:
             self.wrap()
         except Exception:  # a torch that is made otherwise
             self.stand_aside(WHY)
+            return
+        try:
+            self.on_armed()
+        except Exception:
+            pass  # regions are told whole
 
     def wrap(self):
         import torch._dynamo.eval_frame as frames
@@ -64,7 +71,7 @@ class Regions:
         tables = sys.modules[self.module.__module__]
         asked = getattr(tables, "_has_any_global_hook", None)
         if asked:  # compiled modules warn of global hooks
-            tables._has_any_global_hook = functools.wraps(asked)(lambda: _marks.without(asked))
+            tables._has_any_global_hook = functools.wraps(asked)(lambda: _marks.without(lambda: _any_hook(tables, asked)))
 
     def region(self, fn, compiled, skip_code):
         if not isinstance(compiled, types.FunctionType) or isinstance(fn, (self.module, type)):
@@ -159,6 +166,11 @@ class Compilations:
             callbacks, hook = self.hooks.pop()
             if hook in callbacks:  # the program may have cleared them
                 callbacks.remove(hook)
+
+
+def _any_hook(tables, asked):
+    """What torch's own function says; ids of ours, which stay where it is noted how hooks are called, are no hooks."""
+    return bool(asked()) and any([getattr(tables, "_global_%s_hooks" % name, None) for name in _TABLES])
 
 
 def _autograd():

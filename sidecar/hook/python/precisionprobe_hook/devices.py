@@ -1,7 +1,7 @@
 """Devices on which a layer's time cannot be told: it is better that there is none than a wrong one."""
 
 _UNTIMED = "%s devices: how long a layer ran there is not known"
-SEVERAL = "modules of a step are on several GPUs in one process"
+_SEVERAL = "several GPUs: %s"
 
 
 def _of(parameter):
@@ -32,6 +32,44 @@ def unfit(torch, modules):
         return _UNTIMED % others[0][:8]
     if devices and getattr(torch.version, "hip", None):
         return _UNTIMED % "AMD"
-    if len(devices) > 1 or any([_is_spread(module) for module in modules]):
-        return SEVERAL
     return ""
+
+
+def several(modules):
+    """Whether modules are on several GPUs of this process."""
+    return len(numbers(modules)) > 1
+
+
+def originals(called):
+    """
+    What was called: of replicas, which are gone, there are the tables of forward pre-hooks, which are their originals'.
+    """
+    tables = {id(each) for each in called if isinstance(each, dict)}
+    modules = [each for each in called if not isinstance(each, dict)]
+    found = {id(each): each for each in modules}
+    for wrapper in [module for module in modules if _is_spread(module)]:
+        found.update({id(each): each for each in wrapper.modules() if id(each._forward_pre_hooks) in tables})
+    return list(found.values())
+
+
+def replicated(modules):
+    """Modules that are called as replicas alone."""
+    return {id(each) for wrapper in modules if _is_spread(wrapper) for each in wrapper.modules() if each is not wrapper}
+
+
+def numbers(modules):
+    """CUDA's of the GPUs that modules, or replicas of theirs, are on."""
+    spread = [getattr(each, "index", each) for module in modules if _is_spread(module) for each in module.device_ids]
+    return sorted({device.index or 0 for device in of(modules)} | {each for each in spread if type(each) is int})
+
+
+def untold(modules, uuid, clock, unrecorded):
+    """
+    Why nothing can be told of modules on several GPUs now; "": it can. Events have one GPU's times; `uuid` tells what
+    a GPU is called, by its number.
+    """
+    if clock == "host":
+        return _SEVERAL % "kernels are not recorded"
+    if not all([uuid(number) for number in numbers(modules)]):
+        return _SEVERAL % "the driver does not tell which they are"
+    return unrecorded and _SEVERAL % unrecorded

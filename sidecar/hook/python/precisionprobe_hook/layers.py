@@ -9,17 +9,18 @@ from fnmatch import fnmatchcase
 _WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
 _DATA_PARALLEL = frozenset(("DistributedDataParallel", "DataParallel", "DeepSpeedEngine"))
 _LIMIT = 4096
+FOLDED = " (all of it)"  # ends the class of a layer that stands for those in it, as there are too many
 _FOLDS = (None, 16, 12, 8, 6, 5, 4, 3, 2, 1, 0)  # depths at which a module stands for all in it, where there are more layers
 _OPTIMIZED = 1  # of a code object's flags: its variables are no dictionary
 _MOST_MODULES = 32768  # that are looked at in a digest
 _DEEPEST = 40  # parents below are none: so many forwards may be open in a thread
 
 
-def _children(module):
+def children_of(module):
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
-def _parameters(module):
+def parameters_of(module):
     total = 0
     for parameter in module.parameters():
         try:
@@ -82,7 +83,7 @@ def _tops(found, owner):
 
 
 def _largest(roots):
-    sizes = [_parameters(root) for root in roots]
+    sizes = [parameters_of(root) for root in roots]
     return roots[sizes.index(max(sizes))] if roots else None
 
 
@@ -105,6 +106,36 @@ def _works_itself(module):
         return False
     forward = getattr(type(module), "forward", None)
     return forward is not getattr(sys.modules["torch.nn"].Sequential, "forward", None)
+
+
+def is_layer(module):
+    """Whether it is one by itself, where it is called: a leaf, or a parent that does something."""
+    if not children_of(module):
+        return True
+    plain = getattr(sys.modules["torch.nn"].Module, "forward", None)
+    return _works_itself(module) and getattr(type(module), "forward", None) is not plain
+
+
+def unwrapped(module):
+    """A module, and in a wrapper what it wraps, and so on."""
+    found = [module]
+    while len(found) < _DEEPEST:
+        inner = [child for name, child in children_of(found[-1])
+                 if name in _WRAPPERS or name == "module" and type(found[-1]).__name__ in _DATA_PARALLEL]
+        if len(inner) != 1:
+            break
+        found += inner
+    return found
+
+
+def visible(module, name):
+    """A name in named_modules() without the levels that wrappers add."""
+    parts = []
+    for part in filter(None, name.split(".")):
+        if part not in _WRAPPERS and not (part == "module" and type(module).__name__ in _DATA_PARALLEL):
+            parts.append(part)
+        module = module._modules[part]
+    return ".".join(parts)
 
 
 class _Found:
@@ -132,14 +163,14 @@ class _Finder:
         if key not in self.works:
             self.works[key] = False  # a cycle of modules does not end in one of ours
             self.works[key] = any([id(child) in self.called or self.called_below(child)
-                                   for _, child in _children(module)])
+                                   for _, child in children_of(module)])
         return self.works[key]
 
     def visit(self, module, path, depth):
         if id(module) in self.seen or len(self.found) > _LIMIT:
             return
         self.seen.add(id(module))
-        children = _children(module)
+        children = children_of(module)
         called = id(module) in self.called
         folded = self.fold is not None and depth >= self.fold
         deep = folded or (self.wanted.depth and depth >= self.wanted.depth)
@@ -149,7 +180,7 @@ class _Finder:
         if compiled or not children or (called and (deep or not inside)):
             self.found.append(_Found(module, path, False))
             if folded and inside:
-                self.found[-1].type_name += " (all of it)"
+                self.found[-1].type_name += FOLDED
             if not compiled or deep or not inside:
                 return
         elif called and depth <= _DEEPEST and _works_itself(module):
@@ -210,7 +241,7 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
     for fold in _FOLDS:
         finder = _Finder(called, compiled, wanted, fold)
         for top in ([first] if tops else []) + [each for each in tops if each is not first]:
-            prefix = () if top is first and _children(top) else (type(top).__name__,)
+            prefix = () if top is first and children_of(top) else (type(top).__name__,)
             finder.visit(top, prefix, 0)
         if len(finder.found) <= _LIMIT:
             break
@@ -218,10 +249,15 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
     _name(found, named, reserved)
     layers = []
     for each in _take(found, wanted):
-        size = _parameters(each.module) if hasattr(each.module, "parameters") and not each.parent else 0
+        size = parameters_of(each.module) if hasattr(each.module, "parameters") and not each.parent else 0
         for place in compiled.get(id(each.module), [each.module]):
             layers.append((place, each.name, each.type_name, size, each.parent))
     return layers, model, first
+
+
+def takes_whole(filters):
+    """Whether no layer is left out, nor stands for what is in it."""
+    return takes_all(filters) and not _Filter(filters).depth
 
 
 def takes_all(filters):
@@ -270,7 +306,7 @@ def _digest(model):
         own = _own(module)
         if own or not wrapper:
             made.update(ascii((".".join(path), "" if wrapper else type(module).__name__, own)).encode())
-        for name, child in reversed(_children(module)):
+        for name, child in reversed(children_of(module)):
             hidden = name in _WRAPPERS or (parallel and name == "module")
             left.append((path if hidden else path + (name,), child))
     return made.hexdigest()

@@ -10,9 +10,12 @@ import sys
 import time
 import weakref
 
-from precisionprobe_hook import _marks, compiling, devices, engine, layers, position, profilers, ranges, replay, settings, spans, waits
+from precisionprobe_hook import (_marks, compiling, devices, engine, insides, layers, memory, position, profilers, provenance, ranges, replay,
+                                 settings, spans, waits)
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
+_SEVERAL = "modules are on several GPUs"
+_LATER = 10000000000  # ns until a capture that cannot be is tried again
 _FAILURES = 3  # after so many errors of ours no further capture is tried
 _CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be measured
 _FORKED = "forked from a process that had imported torch: spawn it"
@@ -29,6 +32,7 @@ class _Probe:
         self.marks = []  # of the global forward hooks ENTER and LEAVE, while marking
         self.optimizer_hooks = []
         self.placed = []  # weak references to the layers' modules
+        self.tables = []  # of forward pre-hooks that have a place: kept as long as they have
         self.ids = {}  # (name, type name) -> layer id
         self.outside = {}  # name of a layer of work outside of modules -> its id; in the order of engine.NAMES
         self.owners = {}  # id of a root -> weak references to it and to the module that it is in (or None)
@@ -37,13 +41,17 @@ class _Probe:
         self.spans = spans.Spans()
         self.ranges = ranges.Names(torch)
         self.compilations = compiling.Compilations()
+        self.provenance = provenance.Provenance(torch)
+        self.insides = insides.Insides(self.provenance, self.add_inside)
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
         self.isolation = replay.Isolation(torch)
+        self.memory = memory.Steps(torch)
         self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
         self.regions = None
         self.calibrated = False
         self.failures = 0
         self.refused = ""
+        self.captured = False  # something was, in this process
         self.digested = lambda: None, ""  # weak reference to a model, and its digest
         self.trained = None, lambda: None  # session and model whose batches are looked at
         self.first = None  # weak reference to the model whose modules go by their names alone
@@ -112,7 +120,7 @@ class _Probe:
     def found(self):
         """A step has ended and its modules are known: hooks every layer, and the capture starts."""
         alive = [reference() for reference in _marks.collected()]
-        called = list({id(each): each for each in alive if each is not None}.values())
+        called = devices.originals({id(each): each for each in alive if each is not None}.values())
         called, regions = self.regions.split(called)
         if _marks.mode() != _SAMPLE:
             _marks.set_state(_marks.STOPPING)
@@ -135,7 +143,7 @@ class _Probe:
                                              {*self.outside, *self.ranges.names})
         self.first = first if first is None else weakref.ref(first)
         before = len(self.ids)
-        if not self.place(chosen, model):
+        if not self.place(chosen, model, devices.replicated(called)):
             self.stand_aside("more than 4096 layers")
             return
         if len(self.ids) > before:
@@ -158,17 +166,42 @@ class _Probe:
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
         self.mark_compiler()
+        self.mark_insides(chosen, regions, phases)
         waits.begin(self.torch)
         self.mark_engine(phases)
         _marks.communication(self.queue(called))
-        recorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "")
-        if recorded:
-            self.profilers.install()
-        self.sample_gpu(recorded)
+        recorded, several, untold = self.record(called, phases)
+        if untold:
+            self.put_off(untold)
+            return
+        self.quietly(None, self.tell_whole, chosen, regions, phases, recorded)
+        self.sample_gpus(recorded, several, devices.numbers(called))
+        _marks.memory(*((None, None, _SEVERAL) if several else
+                        self.quietly((None, None, ""), self.memory.begin_capture, _marks.session(),
+                                     next(iter(devices.of(called)), None))))
+        self.captured = True
         self.isolation.begin(_marks.session(), settings.isolation(self.filters), chosen, self.ids,
                              [*self.outside.values(), *self.ranges.names.values()],
-                             self.why_not_isolated(called, regions, recorded))
+                             _SEVERAL if several else self.why_not_isolated(called, regions, recorded))
         _marks.set_state(_marks.MARKING)
+
+    def record(self, called, phases):
+        """Whether kernels are recorded, whether they are several GPUs', and why nothing can be told of such."""
+        several = devices.several(called)
+        unrecorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "", several,
+                                   "Backward" in phases)
+        several = several or _marks.several()
+        if not unrecorded:
+            self.profilers.install()
+        return not unrecorded, several, several and devices.untold(called, _marks.device, self.clock, unrecorded)
+
+    def put_off(self, why):
+        """No capture now; steps are counted, and after a while it is tried again."""
+        if not self.captured:
+            _marks.refuse(why)
+        self.remove_layers()
+        self.remove_entry()
+        _marks.put_off(_LATER)
 
     def rest(self):
         """No step comes: no forward hook until one does."""
@@ -203,6 +236,32 @@ class _Probe:
             self.isolation.end()
         return more
 
+    def memory_begin(self):
+        """Whether the step that begins may be looked at for what it allocates."""
+        why = self.quietly("an error of the hook's own", self.memory.begin)
+        if why:
+            self.quietly(None, self.memory.end)
+            _marks.memory(None, None, why)
+        return not why
+
+    def memory_end(self, marks, why):
+        """What was allocated at marks of a step that ends, and the most between them; `why` not."""
+        found = []
+        if not why:
+            found, why = self.quietly(([], "an error of the hook's own"), self.memory.levels, marks)
+        self.quietly(None, self.memory.end)
+        if why:
+            _marks.memory(None, None, why)
+        return found
+
+    def quietly(self, otherwise, function, *args):
+        """An error costs what was wanted alone."""
+        try:
+            return function(*args)
+        except Exception:
+            _marks.fail()
+            return otherwise
+
     def called(self, module, args):
         self.isolation.called(module, args)
 
@@ -226,14 +285,21 @@ class _Probe:
 
     # ---- pieces ----
 
-    def place(self, chosen, model):
-        """Tells where the layers are; False where there is no room for all."""
+    def place(self, chosen, model, replicated):
+        """
+        Tells where the layers are; False where there is no room for all. Replicas of a module are known by a table that they
+        share with it.
+        """
         for module, name, type_name, parameters, parent in chosen:
             layer = self.ids.get((name, type_name)) or _marks.layer(name, type_name, parameters)
             if not layer or not _marks.place(module, layer, parent, module is model, layers.has_parameters(module)):
                 return False
             self.ids[name, type_name] = layer
             self.placed.append(_until_gone(module))
+            if id(module) in replicated:
+                table = module._forward_pre_hooks
+                _marks.place(table, layer, parent, False, layers.has_parameters(module))
+                self.tables.append(table)
         if model is not None and not any([each[0] is model for each in chosen]):
             _marks.place(model, 0, False, True, False)
             self.placed.append(_until_gone(model))
@@ -272,6 +338,40 @@ class _Probe:
                 return
             self.ids[compiling.LAYER] = layer
         self.compilations.install(self.ids[compiling.LAYER])
+
+    def mark_insides(self, chosen, regions, phases):
+        """Layers inside of regions, where all are wanted."""
+        if regions and "Forward" in phases and layers.takes_whole(self.filters.get("layers", {})):
+            self.quietly(None, self.insides.begin, insides.regions(chosen, regions, self.ids, self.first and self.first()))
+
+    def tell_whole(self, chosen, regions, phases, recorded):
+        """Why layers in regions are not told, as far as it is known before these run; and of layers that stand for others."""
+        modules = {id(function): module for function, module, _ in regions}
+        for place, name, type_name, _, _ in chosen:
+            if id(place) in modules:
+                _marks.whole(self.ids[name, type_name], self.why_whole(modules[id(place)], phases, recorded))
+            elif type_name.endswith(layers.FOLDED):
+                _marks.whole(self.ids[name, type_name], insides.FOLDED)
+
+    def why_whole(self, module, phases, recorded):
+        """The reason of a region; `module` is what was compiled, None: a function."""
+        if "Forward" not in phases or not layers.takes_whole(self.filters.get("layers", {})):
+            return insides.SESSION
+        if not recorded:
+            return insides.KERNELS
+        if module is None:
+            return insides.FUNCTION
+        return insides.NOT if self.provenance.compiled else insides.COMPILER
+
+    def add_inside(self, name, type_name, parameters):
+        """The layer of a module in a region; 0: there is no room."""
+        layer = self.ids.get((name, type_name))
+        if not layer and len(self.ids) < insides.MOST_LAYERS:
+            name = layers.free_name(name, self.taken())
+            layer = self.ids.get((name, type_name)) or _marks.layer(name, type_name, parameters)
+            if layer:
+                self.ids[name, type_name] = layer
+        return layer or 0
 
     def mark_engine(self, phases):
         """Where no layer is left out: the time of one would be that of a loss, of gradients, or of a range."""
@@ -319,8 +419,10 @@ class _Probe:
                 self.placed.append(_until_gone(each))
 
     def remove_layers(self):
+        self.quietly(None, self.memory.end)
         waits.end()
         self.compilations.remove()
+        self.insides.end()
         ranges.end()
         engine.end()
         self.spans.remove()
@@ -335,6 +437,7 @@ class _Probe:
             getattr(tables, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
         self.placed.clear()
         _marks.clear()
+        self.tables.clear()
 
     def withdraw(self):
         """Takes all out. An optimizer's hooks stay, and do nothing, while torch walks them."""
@@ -401,20 +504,27 @@ class _Probe:
             self.digested = weakref.ref(model), layers.digest(model)
         return "" if model is None else self.digested[1]
 
-    def sample_gpu(self, recorded):
-        """Has the hook's thread start the program that samples the GPU, once in a session that asks for it."""
+    def sample_gpus(self, recorded, several, numbers):
+        """
+        Has the hook's thread start the program that samples a GPU, once in a session that asks for it: for the one, or for
+        each of several; they are those with these numbers, on which modules are.
+        """
         session, period = _marks.session(), settings.sampling_period(self.filters)
         if self.sampled == session:
             return
-        if not period or not recorded or len(self.gpus) != 1:
+        named = [(_marks.device(number), number) for number in numbers]
+        if not several:
+            named = [(uuid, -1) for uuid in ([named[0][0]] if len(named) == 1 and named[0][0] else self.gpus)]
+        if not period or not recorded or not named or len(named) > 1 and not several:
             _marks.sample_no_gpu("" if not period else "no GPU is used" if self.clock == "host" else
                                  "kernels are not recorded" if not recorded else
-                                 "several GPUs" if self.gpus else "which GPU is used is not known")
+                                 "several GPUs" if named else "which GPU is used is not known")
             return
         self.sampled = session
         program = os.path.join(os.path.dirname(_marks.__file__), "precisionprobe-sampler")
-        _marks.sample_gpu(os.fsencode(program), os.fsencode(self.directory), self.gpus[0].encode(), period,
-                          os.environb.get(b"PATH", b""), os.environb.get(b"LD_LIBRARY_PATH", b""))
+        for uuid, number in named:
+            _marks.sample_gpu(os.fsencode(program), os.fsencode(self.directory), uuid.encode(), number, period,
+                              os.environb.get(b"PATH", b""), os.environb.get(b"LD_LIBRARY_PATH", b""))
 
     def why_not_isolated(self, called, regions, recorded):
         distributed = self.torch.distributed
@@ -482,6 +592,7 @@ class _Probe:
     def forget(self):
         """In a forked child: it is another process, and nobody marks it."""
         _marks.forget()
+        self.memory.forget()
         for remove in (self.remove_layers, self.remove_entry, self.remove_optimizer, self.await_end):
             try:
                 remove()
@@ -604,7 +715,7 @@ def _begin(probe):
     sequence = getattr(torch._C._autograd, "_get_sequence_nr", None)
     task = getattr(torch._C, "_current_graph_task_id", None)
     _marks.configure(probe, torch.Tensor, _accumulate_grad(torch), sequence, task, torch.is_grad_enabled)
-    probe.regions = compiling.Regions(torch, probe.stand_aside, lambda: probe.spans.spare("zero_grad"))
+    probe.regions = compiling.Regions(torch, probe.stand_aside, lambda: probe.spans.spare("zero_grad"), probe.provenance.arm)
     if _marks.mode() != _IDLE:
         probe.early = True
         probe.ask()  # before the first step, whatever the thread does

@@ -1,0 +1,197 @@
+#include "cli/serve/documents.h"
+
+#include "cli/serve/document_rows.h"
+#include "cli/serve/document_timeline.h"
+#include "common/cleanup.h"
+#include "common/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct one {
+    const pp_training *training;
+    const char *folder;
+    char uid[24];
+} one;
+
+static one number(const pp_documents *all, size_t i)
+{
+    one o = {all->trainings + i, all->folders[i], ""};
+    (void)snprintf(o.uid, sizeof o.uid, "run-%zu", i + 1);
+    return o;
+}
+
+static bool has_batches(const char *folder)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%.4000s/batches.jsonl", folder);
+    return access(path, R_OK) == 0;
+}
+
+/* ---- sessions ---- */
+
+static json_t *head(const one *o)
+{
+    return json_pack("{s:s, s:s, s:s, s:s}", "namespace", "local", "session", o->training->name,
+                     "session_uid", o->uid, "session_phase", "Succeeded");
+}
+
+/* Of the first GPU; the page takes no more of it. */
+static const json_t *moment(const one *o, const char *key)
+{
+    return json_object_get(o->training->results, key);
+}
+
+static json_t *session_head(const one *o)
+{
+    json_t *made = head(o);
+    static const char *const columns[][2] = {
+        {"method", "method"}, {"created_at", "started"}, {"finished_at", "finished"}};
+    for (size_t i = 0; made && i < sizeof columns / sizeof *columns; i++) {
+        const json_t *told = moment(o, columns[i][1]);
+        if (json_object_set_new(made, columns[i][0],
+                                json_is_string(told) ? json_deep_copy(told) : json_null()) < 0)
+            return NULL;
+    }
+    if (made)
+        (void)json_object_set_new(made, "first_step", json_null());
+    if (made)
+        (void)json_object_set_new(made, "last_step", json_null());
+    return made;
+}
+
+static json_t *list_sessions(const pp_documents *all)
+{
+    json_t *items = json_array();
+    for (size_t i = 0; items && i < all->n; i++) {
+        const one o = number(all, i);
+        json_t *row = session_head(&o);
+        json_t *workloads =
+            json_pack("[{s:s, s:s, s:i}]", "kind", "Run", "name", o.training->name, "pods", 1);
+        if (!row || json_object_set_new(row, "workloads", workloads) < 0 ||
+            json_object_set_new(row, "pods", json_integer(1)) < 0 ||
+            json_array_append_new(items, row) < 0) {
+            json_decref(items);
+            return NULL;
+        }
+    }
+    return json_pack("{s:o}", "items", items);
+}
+
+static json_t *session(const one *o, pp_error *err)
+{
+    json_t *processes =
+        has_batches(o->folder) ? pp_document_processes(o->folder, err) : json_array();
+    json_t *made = processes ? session_head(o) : NULL;
+    if (!made) {
+        json_decref(processes);
+        return NULL;
+    }
+    json_t *pods = json_pack("[{s:s, s:s, s:s, s:s, s:o}]", "workload_kind", "Run", "workload_name",
+                             o->training->name, "pod_name", o->training->name, "pod_uid", o->uid,
+                             "processes", processes);
+    (void)json_object_set_new(made, "pods", pods);
+    return made;
+}
+
+/* ---- below a session ---- */
+
+static json_t *timeline(const one *o, int64_t process, pp_error *err)
+{
+    int64_t of = -1;
+    json_t *steps =
+        has_batches(o->folder) ? pp_document_timeline(o->folder, process, &of, err) : json_array();
+    json_t *made = steps ? head(o) : NULL;
+    if (!made) {
+        json_decref(steps);
+        return NULL;
+    }
+    (void)json_object_set_new(made, "process", of < 0 ? json_null() : json_integer(of));
+    (void)json_object_set_new(made, "items", steps);
+    return made;
+}
+
+static json_t *rows(const one *o, const char *view, pp_error *err)
+{
+    json_t *items = pp_document_rows(o->training, view, o->uid, err);
+    json_t *made = items ? head(o) : NULL;
+    if (made)
+        (void)json_object_set_new(made, "items", items);
+    else
+        json_decref(items);
+    return made;
+}
+
+/* The run of a UID, or, where none is given, of a name. */
+static bool find(const pp_documents *all, const char *name, size_t length, const char *uid,
+                 one *ret)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        const one o = number(all, i);
+        const bool same =
+            strlen(o.training->name) == length && memcmp(o.training->name, name, length) == 0;
+        *ret = o;
+        if (same && (!*uid || strcmp(uid, o.uid) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* `name` or `name/below`. */
+static json_t *of_session(const pp_documents *all, const char *path, const pp_document_query *query,
+                          pp_error *err)
+{
+    one o;
+    const size_t n = strcspn(path, "/");
+    const char *below = path[n] ? path + n + 1 : "";
+    if (!find(all, path, n, query->uid, &o))
+        return NULL;
+    if (!*below)
+        return session(&o, err);
+    return strcmp(below, "timeline") == 0 ? timeline(&o, query->process, err)
+                                          : rows(&o, below, err);
+}
+
+/* ---- patterns ---- */
+
+static json_t *list_patterns(const pp_documents *all)
+{
+    json_t *items = json_array();
+    for (size_t i = 0; items && i < all->n; i++) {
+        const one o = number(all, i);
+        json_t *pattern = pp_document_pattern(o.training, o.uid);
+        if (pattern)
+            (void)json_array_append_new(items, pattern);
+    }
+    return json_pack("{s:o}", "items", items);
+}
+
+static json_t *pattern(const pp_documents *all, const char *name)
+{
+    one o;
+    return find(all, name, strlen(name), "", &o) ? pp_document_pattern(o.training, o.uid) : NULL;
+}
+
+/* Behind the prefix; NULL: it has another. */
+static const char *behind(const char *path, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    return strncmp(path, prefix, n) == 0 ? path + n : NULL;
+}
+
+json_t *pp_document(const pp_documents *all, const char *path, const pp_document_query *query,
+                    pp_error *err)
+{
+    const char *rest = behind(path, "namespaces/local/");
+    if (strcmp(path, "sessions") == 0 || (rest && strcmp(rest, "sessions") == 0))
+        return list_sessions(all);
+    if (rest && strcmp(rest, "patterns") == 0)
+        return list_patterns(all);
+    if (rest && behind(rest, "patterns/"))
+        return pattern(all, behind(rest, "patterns/"));
+    return rest && behind(rest, "sessions/")
+               ? of_session(all, behind(rest, "sessions/"), query, err)
+               : NULL;
+}

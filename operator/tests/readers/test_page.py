@@ -1,0 +1,870 @@
+"""The page in a real Chromium, served by the operator on a real Postgres: every number that it shows is the database's, names that
+are made to harm are text, and whoever needs a keyboard, a screen reader or the dark can read it (axe).
+
+PP_BROWSER      a folder with the packages of page.txt; without it nothing is tried
+PP_PAGE         a node_modules with axe-core, as e2e/setup --page prints it
+PP_SCREENSHOTS  a folder for pictures of what was tested; without it none are made
+"""
+import collections
+import concurrent.futures
+import contextlib
+import http.client
+import http.server
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import socket
+import ssl
+import subprocess
+import threading
+
+import conftest
+import figures
+import pytest
+import test_hostile
+from conftest import quoted
+from harness.alone import HOST, Connection, psql
+from harness.browser import Page, chromium
+
+pytestmark = pytest.mark.skipif(not os.environ.get("PP_BROWSER"), reason="PP_BROWSER is not set")
+AXE = pathlib.Path(os.environ.get("PP_PAGE", "")) / "axe-core/axe.min.js"
+SERIOUS = ("serious", "critical")
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+SESSIONS = ("h200", "sampling", "made")
+POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+          "frame-ancestors 'none'; form-action 'none'")
+
+
+# --- what is served ---------------------------------------------------------------
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+VARIED, CHANGED = "varied", ("top.2", "forward")  # the sampling's recording, and what is changed of it
+
+
+def varied(place):
+    """The same training another day: one layer's SMActive is a tenth more."""
+    conftest.recorded(place, "sampling")
+    lines = [json.loads(line) for line in (place / "batches.jsonl").read_text().splitlines()]
+    changed = 0
+    for batch in lines:
+        names = {layer["id"]: layer["name"] for layer in batch["layers"]}
+        fine = batch.get("fine")
+        for n in range(len(fine["layer"])) if fine else ():
+            if (names.get(fine["layer"][n]), fine["phase"][n]) == (CHANGED[0], 0):
+                fine["smActive"][n] = round(1.1 * fine["smActive"][n])
+                changed += 1
+    assert changed
+    (place / "batches.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for file in place.iterdir():
+        file.write_text(file.read_text().replace("GPU-73616d70", "GPU-76617269"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    place = tmp_path_factory.mktemp("page")
+    folders = {name: conftest.recorded(place / name, name) for name in SESSIONS if name != "made"}
+    folders["made"] = conftest.made(place / "made")
+    folders[VARIED] = varied(place / VARIED)
+    folders[test_hostile.WORKLOAD] = test_hostile.write(place / "hostile", test_hostile.ALL)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(conftest.solved, folders.values()))
+    for one in conftest.serve(folders, page__openPort=free_port()):
+        one.page = f"https://127.0.0.1:{one.operator.port}/page/"
+        yield one
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def page(served, browser):
+    one = Page(browser, served.page, "all")
+    yield one
+    one.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_said(page):
+    """By the browser's console, whatever is tested."""
+    yield
+    said, page.said[:] = list(page.said), []
+    assert not said
+
+
+READY = {"sessions": "tr[data-row=session]", "session": "table tr[data-row=item]", "compare": "tr[data-row=compare]", "jobs": "figure",
+         "patterns": "tr[data-row=pattern]", "pattern": "tr[data-row=share]"}
+
+
+def whole_name(served, name):
+    uid, = served.sql(f"SELECT uid FROM session WHERE name = '{name}'")
+    return quoted(f"local/{name}/{uid['uid']}")
+
+
+def ways(served):
+    """{view: what stands behind #}."""
+    first, second, third = (whole_name(served, name) for name in ("sampling", "h200", "made"))
+    return {"sessions": "sessions", "session": "session/local/h200", "made": "session/local/made", "flat": "session/local/sampling?view=flat&sort=sm_active&most=100",
+            "hostile": f"session/local/{quoted(test_hostile.WORKLOAD)}", "compare": f"compare?a={first}&b={whole_name(served, VARIED)}",
+            "jobs": f"jobs?s={first}&s={second}&s={third}", "patterns": "patterns", "pattern": "pattern/local/run-h200"}
+
+
+VIEWS = ("sessions", "session", "hostile", "compare", "jobs", "patterns", "pattern")
+
+
+def open_view(served, page, view):
+    way = ways(served)[view]
+    page.show(way, READY[re.split("[/?]", way)[0]])
+    if way.startswith("session/"):
+        page.tab.wait_for_selector("section:has(h2:text('Timeline')) :is(figure, .gap)")
+
+
+def open_all(page):
+    """What is read when it is asked for, and rows that are not shown at first."""
+    page.tab.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    page.tab.wait_for_selector("main p:text-is('Reading …')", state="detached")
+    for _ in range(20):
+        more = page.tab.locator("button:text-matches('^Show all|^[0-9]+ more|: show$'), .node[aria-expanded=false]")
+        if not more.count():
+            return
+        more.first.click()
+    raise AssertionError("there is always more")
+
+
+# --- every number is the database's -------------------------------------------------
+
+SHOWN = """[...document.querySelectorAll("[data-value]")].map((one) => {
+    const row = one.closest("[data-row]");
+    return {row: row && {...row.dataset}, column: one.dataset.column, value: one.dataset.value, text: one.textContent,
+            title: one.title, metric: one.closest("[data-metric]")?.dataset.metric, side: one.closest("[data-side]")?.dataset.side,
+            phase: one.closest("[data-phase]")?.dataset.phase, session: one.closest("[data-session]")?.dataset.session};
+})"""
+
+ITEM = ("gpu_uuid", "kind", "layer", "phase")
+VIEW_KEYS = {"kernels": ("result_kernel", ("process", "layer", "phase", "kernel")),
+             "waits": ("result_wait", ("process", "layer", "phase", "call", "file", "line")),
+             "copies": ("result_copy", ("process", "layer", "phase", "type", "memory")), "ranks": ("result_rank", ("process",))}
+
+
+class Database:
+    """What SQL says of a session, under the names that the page's rows have."""
+
+    def __init__(self, served, session):
+        where = "WHERE session = '{}'".format(session.replace("'", "''"))
+        self.served, self.session = served, session
+        self.items, self.metrics = {}, {}
+        for row in served.sql(f"SELECT * FROM result_detail {where}"):
+            key = tuple(row[name] for name in ITEM)
+            self.items[key] = row
+            self.metrics[(*key, row["metric"])] = row
+        self.quality = {(row["gpu_uuid"], row["method"], row["process"], row["metric"]): row
+                        for row in served.sql(f"SELECT * FROM result_quality {where}")}
+        self.views = {name: {tuple(row[key] for key in keys): row for row in served.sql(f"SELECT * FROM {view} {where}")}
+                      for name, (view, keys) in VIEW_KEYS.items()}
+
+    @staticmethod
+    def key(row, one):
+        return row.get("gpu"), row.get("kind", "layer"), row["layer"], one["phase"] or ""
+
+    def of_item(self, row, one):
+        key = self.key(row, one)
+        return self.metrics[(*key, one["metric"])] if one["metric"] else self.items[key]
+
+    def of_figure(self, row, one):
+        return self.metrics[(row["gpu"], "layer", row["layer"], one["phase"], one["metric"])]
+
+    def of_quality(self, row, _):
+        process = int(row["process"]) if row["process"] else None
+        return self.quality[row["gpu"], row["method"], process, row["metric"]]
+
+    def of_view(self, row, _):
+        return self.views[row["row"]][tuple(json.loads(row["key"]))]
+
+    def of_steps(self, row, one):
+        """Where SQL has arrays: the API's own answer, which the API's tests hold against the store."""
+        if not hasattr(self, "steps"):
+            page = self.served.api(f"/api/v1/namespaces/local/sessions/{quoted(self.session)}/timeline?limit=20")
+            self.steps = {step["step"]: step for step in page["items"]}
+        step = self.steps[int(row["step"])]
+        return step["intervals"][int(row["number"])] if row["row"] == "interval" else step
+
+    def expected(self, one):
+        row = one["row"]
+        find = {"item": self.of_item, "roofline": self.of_item, "figure": self.of_figure, "quality": self.of_quality,
+                "interval": self.of_steps, "step": self.of_steps}.get(row["row"], self.of_view)
+        return find(row, one)[one["column"]]
+
+
+SCALES = [by * unit for unit in (1, 100) for by in (1, 1e-3, 1e-6, 1e-9, 1e-12)]
+
+
+def rounds_to(text, value):
+    """The text is the value in some unit, to four digits at least; the value of a fifth digit may go either way."""
+    said = float(re.match(r"-?[0-9.]+(e[+-]?[0-9]+)?", text).group())
+    return said == value == 0 or any(math.isclose(said, value * scale, rel_tol=5.1e-4) for scale in SCALES)
+
+
+def differing(shown, expected):
+    """Those that are not what SQL says, to the last digit; and whose text is another number."""
+    wrong = []
+    for one in shown:
+        if one["row"] is None:
+            wrong.append((one, "whose it is cannot be said"))
+            continue
+        value = expected(one)
+        if value is None or float(one["value"]) != value or (isinstance(value, int) and int(one["value"]) != value):
+            wrong.append((one, value))
+        elif not rounds_to(one["text"], value) or not one["title"].startswith(one["value"]):
+            wrong.append((one, "the text or the title is another number"))
+    return wrong
+
+
+def test_numbers_of_a_session_are_the_databases(served, page):
+    seen = collections.Counter()
+    for view, name in (("session", "h200"), ("made", "made"), ("flat", "sampling"), ("hostile", test_hostile.WORKLOAD)):
+        open_view(served, page, view)
+        open_all(page)
+        shown = page.tab.evaluate(SHOWN)
+        wrong = differing(shown, Database(served, name).expected)
+        assert not wrong, f"{view}: {len(wrong)} of {len(shown)} differ, as {wrong[:3]}"
+        seen.update((one["row"]["row"], one["column"]) for one in shown)
+    assert {row for row, _ in seen} == {"item", "roofline", "figure", "quality", "interval", "step", *VIEW_KEYS}
+    assert {"mean", "stderr", "ms_per_step", "share", "busy_ms_per_step", "idle_share", "bound_likely", "memory_peak_bytes", "calls",
+            "parameters", "counted_steps", "achieved", "peak", "amount_per_step"} <= {column for row, column in seen if row == "item"}
+    assert sum(seen.values()) > 3000
+
+
+def test_each_value_of_a_layer_is_shown(served, page):
+    """What SQL has of the layers is in the table, and what it has not is a gap."""
+    open_view(served, page, "session")
+    open_all(page)
+    database = Database(served, "h200")
+    columns = ("ms_per_step", "share", "busy_ms_per_step", "idle_share", "bound_likely", "memory_peak_bytes", "calls", "parameters",
+               *(f"{name}_stderr" for name in TIMES))
+    table = page.tab.evaluate("""[...document.querySelectorAll(".scrolls[aria-label=Layers] tr[data-row=item]")].map((row) => ({...row.dataset,
+        told: [...row.querySelectorAll("[data-value]")].map((one) => [one.closest("[data-metric]")?.dataset.metric || "", one.dataset.column]),
+        gaps: row.querySelectorAll(".gap").length}))""")
+    rows = {(row["gpu"], row["kind"], row["layer"], row["phase"]): row for row in table}
+    assert set(rows) == {key for key in database.items if key[1] != "job"} and len(rows) == len(table)
+    gaps = 0
+    for key, row in rows.items():
+        told = {tuple(one) for one in row["told"]}
+        assert {("", name) for name in columns if database.items[key][name] is not None} == {one for one in told if not one[0]}
+        own = {(m, "mean") for (*of, m), r in database.metrics.items() if tuple(of) == key and r["mean"] is not None and r["method"] != "job"}
+        assert own == {one for one in told if one[0] and one[1] == "mean"}, key
+        gaps += row["gaps"]
+    assert gaps > 0
+
+
+def test_a_layer_that_stands_for_others_says_why(served, page):
+    open_view(served, page, "made")
+    open_all(page)
+    shown = page.tab.evaluate("""[...document.querySelectorAll("[data-whole]")].map((one) => {
+        const row = one.closest("[data-row=item]").dataset;
+        return [row.gpu, row.kind, row.layer, row.phase, one.dataset.whole, one.textContent, one.checkVisibility()];
+    })""")
+    told = {key: row["whole_reason"] for key, row in Database(served, "made").items.items()
+            if row["whole_reason"] and key[0] in {one[0] for one in shown}}
+    assert shown and {tuple(one[:4]): one[4] for one in shown} == told
+    assert all(text == f"told whole: {why}" and visible for *_, why, text, visible in shown)
+
+
+def test_each_gpu_of_a_job_is_shown(served, page):
+    """By the pods that the session has; rows are read up to the one that is chosen."""
+    gpus = [row["gpu_uuid"] for row in served.sql("SELECT DISTINCT gpu_uuid FROM result_detail WHERE session = 'made' ORDER BY 1")]
+    assert len(gpus) == 2
+    for gpu in (None, gpus[1], gpus[0]):
+        if gpu:
+            page.tab.select_option("select:near(:text('Pod and GPU'))", label=f"made, {gpu}")
+            page.tab.wait_for_selector(f"tr[data-row=item][data-gpu='{gpu}']")
+        else:
+            open_view(served, page, "made")
+        shown = page.tab.evaluate(SHOWN)
+        assert {one["row"]["gpu"] for one in shown if one["row"]["row"] == "item"} == {gpu or gpus[0]}
+        assert not differing([one for one in shown if one["row"]["row"] == "item"], Database(served, "made").expected)
+
+
+def test_sums_of_groups_are_those_of_their_rows(served, page):
+    page.show("session/local/sampling", READY["session"])
+    rows = Database(served, "sampling").items
+    groups = page.tab.evaluate("""[...document.querySelectorAll("tr.group")].map((row) => ({path: row.dataset.path,
+        sums: [...row.querySelectorAll("[data-sum]")].map((one) => [one.dataset.column, Number(one.dataset.sum)])}))""")
+    assert groups
+    for group in groups:
+        for column, told in group["sums"]:
+            own = [row[column] for (_, kind, layer, _), row in rows.items()
+                   if kind == "layer" and (layer + ".").startswith(group["path"] + ".") and row[column] is not None]
+            assert math.isclose(told, math.fsum(own), rel_tol=1e-12), (group, column)
+
+
+def test_jobs_side_by_side_are_the_databases(served, page):
+    open_view(served, page, "jobs")
+    open_all(page)
+    databases = {name: Database(served, name) for name in ("sampling", "h200", "made")}
+    shown = page.tab.evaluate(SHOWN)
+    wrong = differing(shown, lambda one: databases[one["session"]].of_item(one["row"], one)[one["column"]])
+    assert not wrong, wrong[:3]
+    assert {one["session"] for one in shown} == set(databases) and len(shown) > 40
+
+
+COMPARED = """[...document.querySelectorAll("tr[data-row=compare]")].map((row) => ({...row.dataset, word: row.querySelector(".verdict").textContent,
+    ...Object.fromEntries(["difference", "z", "p"].map((name) => [name, row.querySelector(`[data-${name}]`)?.dataset[name]]))}))"""
+
+
+def holm(ps, level=0.05):
+    """How many of them are more than noise."""
+    told = sorted(ps)
+    return next((n for n, p in enumerate(told) if p > level / (len(told) - n)), len(told))
+
+
+def tail(z, pieces=4000):
+    """How often a normal value is as far from 0, on either side: its density integrated by Simpson's rule, relative to that at z."""
+    z = abs(z)
+    step = (math.sqrt(z * z + 80) - z) / pieces  # the rest is e^-40 of it
+    density = [math.exp(-z * s - s * s / 2) for s in (n * step for n in range(pieces + 1))]
+    area = step / 3 * math.fsum([density[0], density[-1], *(4 * d for d in density[1:-1:2]), *(2 * d for d in density[2:-1:2])])
+    return 2 * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * area
+
+
+def student_tail(t, freedom, pieces=20000):
+    """The same of Student's t: with t = sqrt(freedom) tan(angle) its density is a power of the cosine."""
+    if not math.isfinite(freedom):
+        return tail(t)
+    begin = math.atan(abs(t) / math.sqrt(freedom))
+    step = (math.pi / 2 - begin) / pieces
+    power = [max(math.cos(begin + n * step), 0) ** (freedom - 1) for n in range(pieces + 1)]
+    area = step / 3 * math.fsum([power[0], power[-1], *(4 * d for d in power[1:-1:2]), *(2 * d for d in power[2:-1:2])])
+    return area / (math.sqrt(math.pi) / 2 * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)))
+
+
+def welch(x, y):
+    """Degrees of freedom of a difference; None of one is infinite."""
+    parts = sum(one["stderr"] ** 4 / one["freedom"] for one in (x, y) if one["freedom"])
+    return (x["stderr"] ** 2 + y["stderr"] ** 2) ** 2 / parts if parts else math.inf
+
+
+TIMES = ("ms_per_step", "busy_ms_per_step")
+
+
+def comparable(database):
+    """{(kind, layer, phase, metric or time): mean, stderr, freedom and the rest} of the rows that SQL has of a session of one GPU."""
+    found = {key[1:]: {**row, "freedom": None} for key, row in database.metrics.items() if key[-1]}
+    for key, row in database.items.items():
+        for what in TIMES[:1] if key[1] == "job" else TIMES:
+            column = "counted_ms_per_step" if key[1] == "job" and row["counted_ms_per_step"] is not None else what
+            found[(*key[1:], what)] = {"mean": row[column], "stderr": row[f"{column}_stderr"], "freedom": row[f"{column}_freedom"],
+                                       "method": None, "source": None, "basis": None}
+    return found
+
+
+def adjusted(ps):
+    """{key: p as Holm's procedure adjusts it}: the k-th smallest of n by n - k + 1, never below the one before."""
+    found, most = {}, 0
+    for rank, key in enumerate(sorted(ps, key=ps.get)):
+        most = found[key] = max(most, min(1, (len(ps) - rank) * ps[key]))
+    return found
+
+
+def judged(a, b):
+    """{(kind, layer, phase, metric or time): p} of what can be compared of two sessions of one GPU each."""
+    found, theirs = {}, comparable(b)
+    for key, x in comparable(a).items():
+        y = theirs.get(key)
+        rows = [x, y] if y else []
+        if not rows or any(key[0] != "job" and row["method"] == "job" for row in rows) or None in [row[name] for row in rows for name in ("mean", "stderr")]:
+            continue
+        stderr = math.hypot(x["stderr"], y["stderr"])
+        if stderr > 0 and not any(x[name] and y[name] and x[name] != y[name] for name in ("method", "source", "basis")):
+            found[key] = student_tail((y["mean"] - x["mean"]) / stderr, welch(x, y))
+    return found
+
+
+def test_what_is_more_than_noise_has_two_witnesses(served, page):
+    """Each p, by integrals of what SQL says and by `precisionprobe report`; and by the former what Holm's procedure marks."""
+    assert math.isclose(tail(0), 1, rel_tol=1e-12) and math.isclose(tail(1.959963984540054), 0.05, rel_tol=1e-11)
+    assert math.isclose(tail(20), 5.507248237212467e-89, rel_tol=1e-9)
+    assert math.isclose(student_tail(2.228138851986274, 10), 0.05, rel_tol=1e-9) and math.isclose(student_tail(0, 3), 1, rel_tol=1e-9)
+    open_view(served, page, "compare")
+    open_all(page)
+    rows = {(row["kind"], row["layer"], row["phase"], row["what"]): row for row in page.tab.evaluate(COMPARED) if row.get("p") is not None}
+    ps = judged(Database(served, "sampling"), Database(served, VARIED))
+    assert set(rows) == set(ps) and len(ps) > 100 and {*TIMES} < {key[-1] for key in ps}
+    assert not [key for key, p in ps.items() if not math.isclose(float(rows[key]["p"]), p, rel_tol=1e-8)]
+    beyond = {key for key, p in adjusted(ps).items() if p <= 0.05}
+    assert {key for key, row in rows.items() if row["word"] != "noise"} == beyond and 0 < len(beyond) < len(ps)
+    report = [conftest.needed("PP_CLI"), "report", "--format=json", f"--compare={served.folders[VARIED]}", str(served.folders["sampling"])]
+    told = json.loads(subprocess.run(report, capture_output=True, check=True, timeout=120).stdout)["items"]
+    theirs = {key: one["p"] for one in told if (key := (one["kind"], one["layer"], one["phase"], one["quantity"])) in ps}
+    assert len(theirs) > 100 and not [key for key, p in theirs.items() if not math.isclose(p, ps[key], rel_tol=1e-6)]
+
+
+def test_the_pages_statistics(served, page):
+    """Of values that no session has: of tails, and of sets in which a simpler rule than Holm's would mark others."""
+    zs = [n / 8 for n in range(300)]
+    some = random.Random(7)
+    sets = [[10 ** some.uniform(-4, 0) for _ in range(some.randint(1, 30))] for _ in range(200)] + [[], [0.05], [0.0500001], [0.025, 0.05], [0.03, 0.03]]
+    open_view(served, page, "sessions")
+    ts = [(n / 2, freedom) for n in range(25) for freedom in (2, 3, 4.5, 10, 57.3, 1000)]
+    tails, students, marks = page.tab.evaluate("""async ([zs, ts, sets]) => {
+        const { holm, normalP, studentP } = await import(new URL("statistics.js", location.href));
+        return [zs.map(normalP), ts.map(([t, freedom]) => studentP(t, freedom)), sets.map((ps) => holm(ps))];
+    }""", [zs, ts, sets])
+    assert not [(z, p) for z, p in zip(zs, tails) if not math.isclose(p, tail(z), rel_tol=1e-8)]
+    assert not [(t, p) for t, p in zip(ts, students) if not math.isclose(p, student_tail(*t), rel_tol=1e-7)]
+    wanted = [[p <= 0.05 for _, p in sorted(adjusted(dict(enumerate(ps))).items())] for ps in sets]
+    assert marks == wanted
+    assert any(mark != (p <= 0.05 / len(ps)) for ps, of in zip(sets, marks) for p, mark in zip(ps, of))
+
+
+def test_a_comparison_is_what_sql_says(served, page):
+    """Values are the database's; a difference is over both standard errors, and noise is what as many comparisons let expect."""
+    open_view(served, page, "compare")
+    open_all(page)
+    sides = {"a": comparable(Database(served, "sampling")), "b": comparable(Database(served, VARIED))}
+
+    def of(side, row):
+        return sides[side].get((row["kind"], row["layer"], row["phase"], row["what"]))
+
+    shown = page.tab.evaluate(SHOWN)
+    assert not differing(shown, lambda one: of(one["side"], one["row"])[one["column"]])
+    rows = page.tab.evaluate(COMPARED)
+    told = page.tab.evaluate("({...document.querySelector('.summary').dataset})")
+    ps = [float(row["p"]) for row in rows if row.get("p") is not None]
+    assert len(ps) == int(told["comparisons"]) > 100 and holm(ps) == int(told["beyond"]) > 0
+    assert ps == sorted(ps)
+    words = [row["word"] for row in rows if row.get("p") is not None]
+    assert "noise" not in words[:holm(ps)] and set(words[holm(ps):]) == {"noise"}
+    for row in rows:
+        a, b = (of(side, row) for side in "ab")
+        alike = a and b and not any(a[name] and b[name] and a[name] != b[name] for name in ("method", "source", "basis"))
+        known = alike and None not in (a["mean"], b["mean"], a["stderr"], b["stderr"]) and math.hypot(a["stderr"], b["stderr"]) > 0
+        assert bool(known) == (row.get("z") is not None), (row, a, b)
+        if known:
+            z = (b["mean"] - a["mean"]) / math.hypot(a["stderr"], b["stderr"])
+            assert float(row["difference"]) == b["mean"] - a["mean"] and math.isclose(float(row["z"]), z, rel_tol=1e-12)
+            assert row["word"] in ("noise", "more" if z > 0 else "less")
+    assert {(row["layer"], row["phase"]) for row in rows if row["what"] == "sm_active" and row["word"] == "more"} == {CHANGED}
+
+
+def test_patterns_are_the_databases(served, page):
+    names = {"last_session": "session_uid", "first_finished": "first_at", "last_finished": "last_at"}
+    rows = {row["object_name"]: row for row in served.sql("SELECT * FROM pattern")}
+    open_view(served, page, "patterns")
+    shown = page.tab.evaluate(SHOWN)
+    assert {one["row"]["pattern"] for one in shown} == set(rows)
+    assert not differing(shown, lambda one: rows[one["row"]["pattern"]][names.get(one["column"], one["column"])])
+    open_view(served, page, "pattern")
+    shares = {(r["kind"], r["name"]): r for r in served.sql("SELECT * FROM pattern_share WHERE workload_name = 'h200'")}
+    usage = {r["metric"]: r for r in served.sql("SELECT * FROM pattern_metric WHERE workload_name = 'h200'")}
+
+    def expected(one):
+        row = one["row"]
+        found = {"pattern": lambda: rows["run-h200"], "share": lambda: shares[row["kind"], row["name"]], "usage": lambda: usage[row["metric"]]}
+        return found[row["row"]]()[one["column"]]
+
+    shown = page.tab.evaluate(SHOWN)
+    assert not differing(shown, expected)
+    assert {one["row"]["row"] for one in shown} == {"pattern", "share", "usage"}
+
+
+def test_the_headline_is_the_costliest_layer(served, page):
+    open_view(served, page, "session")
+    rows = [row for (_, kind, *_), row in Database(served, "h200").items.items() if kind == "layer"]
+    costliest = max(rows, key=lambda row: row["share"])
+    told = page.tab.evaluate("({...document.querySelector('.headline').dataset, text: document.querySelector('.headline').textContent})")
+    assert (told["layer"], told["phase"]) == (costliest["layer"], costliest["phase"])
+    assert f"bound by {costliest['bound']}" in told["text"] and "checked" in told["text"]
+
+
+# --- names ------------------------------------------------------------------------
+
+def test_hostile_names_are_text(served, page):
+    open_view(served, page, "hostile")
+    open_all(page)
+    told = page.tab.evaluate("""[...document.querySelectorAll(".scrolls[aria-label=Layers] tr[data-row=item] th")].map((one) =>
+        [one.parentElement.dataset.layer, one.textContent, one.title, one.parentElement.dataset.kind])""")
+    assert {layer for layer, _, _, kind in told if kind == "layer"} == set(test_hostile.ALL)
+    assert not [text for _, text, title, _ in told if test_hostile.OBEYED.search(text + title)]
+    page.tab.select_option("select:near(:text('Show as'))", "flat")
+    open_all(page)
+    texts = page.tab.evaluate("""[...document.querySelectorAll(".scrolls[aria-label=Layers] tr[data-kind=layer] th")].map((one) =>
+        [one.parentElement.dataset.layer, one.textContent])""")
+    assert len(texts) == len(test_hostile.ALL) and len({text for _, text in texts}) == len(texts)
+    assert not [pair for pair in texts if pair[0].isprintable() and pair[0] != pair[1]]
+    assert page.tab.evaluate("document.querySelectorAll('main :is(script, img, iframe, object, b, style)').length") == 0
+    assert "<b>" in page.tab.text_content("h1") and not page.tab.evaluate("'evil' in window")
+
+
+# --- who reads it -------------------------------------------------------------------
+
+def serious(page, **options):
+    page.tab.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.tab.evaluate("(options) => axe.run(document, options)", {"resultTypes": ["violations"], "runOnly": STANDARDS, **options})
+    return [(one["id"], one["impact"], [node["html"][:200] for node in one["nodes"][:2]]) for one in found["violations"] if one["impact"] in SERIOUS]
+
+
+def test_axe_finds_nothing_serious(served, page):
+    for view in VIEWS:
+        open_view(served, page, view)
+        if view == "session":
+            page.scroll_through()
+            page.tab.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert not serious(page), view
+        picture(page, view, "light")
+
+
+def test_the_dark_has_contrast_too(served, page):
+    page.tab.emulate_media(color_scheme="dark")
+    for view in ("session", "compare"):
+        open_view(served, page, view)
+        assert page.tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+        assert not serious(page, runOnly=["color-contrast"]), view
+        picture(page, view, "dark")
+    page.tab.emulate_media(color_scheme="light")
+
+
+def test_a_form_without_a_token_is_read_too(served, browser):
+    with contextlib.closing(Page(browser, served.page)) as one:
+        one.tab.goto(served.page)
+        one.tab.wait_for_selector("form.login")
+        assert not serious(one) and not one.said
+
+
+def test_a_keyboard_is_enough(served, page):
+    open_view(served, page, "session")
+    heads = "document.querySelector('.scrolls[aria-label=Layers] th[aria-sort=descending]').textContent"
+    assert page.tab.evaluate(heads) == "ms a step"
+    page.tab.focus(".scrolls[aria-label=Layers] th button:text('Share')")
+    page.tab.keyboard.press("Enter")
+    assert page.tab.evaluate(heads) == "Share" and page.tab.evaluate("document.activeElement.textContent") == "Share"
+    assert "sort=share" in page.tab.url
+    page.tab.keyboard.press("Enter")
+    assert page.tab.evaluate("document.querySelector('.scrolls[aria-label=Layers] th[aria-sort=ascending]').textContent") == "Share"
+    page.tab.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    page.tab.focus(".skip")
+    page.tab.keyboard.press("Enter")
+    assert page.tab.evaluate("document.activeElement.id") == "main"
+    page.tab.fill("input[type=search]", "softmaxes")
+    assert set(page.tab.evaluate("[...document.querySelectorAll('.scrolls[aria-label=Layers] tr[data-row]')].map((row) => row.dataset.layer)")) == {
+        "softmaxes"}
+
+
+def test_charts_are_drawn(served, page):
+    """Each canvas has pixels, and a name and numbers for whoever does not see them."""
+    open_view(served, page, "session")
+    page.scroll_through()
+    found = page.tab.evaluate("""[...document.querySelectorAll(".chart")].map((one) => {
+        const canvas = one.querySelector("canvas"), data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const colours = new Set(); for (let i = 0; i < data.length; i += 4) if (data[i + 3]) colours.add(`${data[i]},${data[i+1]},${data[i+2]}`);
+        return [one.getAttribute("role"), one.getAttribute("aria-label").length > 20, colours.size > 10];
+    })""")
+    assert len(found) >= 8 and all(one == ["img", True, True] for one in found)
+
+
+# --- how it is served ---------------------------------------------------------------
+
+def asked(served, path, method="GET", **headers):
+    connection = served.operator.connection()
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
+
+
+def test_files_have_a_strict_policy(served):
+    status, headers, body = asked(served, "/page/")
+    assert (status, headers["Content-Type"], headers["Content-Security-Policy"]) == (200, "text/html; charset=utf-8", POLICY)
+    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+    text = body.decode()
+    assert not re.search(r"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=|(src|href)=\"(/|https?:)", text)
+    for name in re.findall(r"(?:src|href)=\"([\w.]+)\"", text):
+        status, headers, body = asked(served, f"/page/{name}")
+        assert status == 200 and headers["Content-Security-Policy"] == POLICY and body
+        assert headers["Content-Type"].split(";")[0] in ("text/javascript", "text/css")
+
+
+def test_files_as_http_has_them(served):
+    status, headers, whole = asked(served, "/page/main.js")
+    assert status == 200 and int(headers["Content-Length"]) == len(whole) and headers["Cache-Control"] == "no-cache"
+    again, same, nothing = asked(served, "/page/main.js", **{"If-None-Match": f"\"other\", {headers['ETag']}"})
+    assert (again, nothing, same["ETag"]) == (304, b"", headers["ETag"])
+    head, told, nothing = asked(served, "/page/main.js", "HEAD")
+    assert (head, nothing, told["Content-Length"]) == (200, b"", str(len(whole)))
+    for path in ("/", "/page"):
+        status, headers, _ = asked(served, path)
+        assert (status, headers["Location"]) == (308, "page/")
+    assert asked(served, "/page/none.js")[0] == 404 and asked(served, "/page/../main.js")[0] == 404
+    assert asked(served, "/page/main.js", "POST")[0] == 405
+    assert served.operator.plain("/page/")[0] == 404
+
+
+def test_without_a_token_nothing_is_shown(served, browser):
+    with contextlib.closing(Page(browser, served.page)) as one:
+        requests = []
+        one.tab.on("request", lambda request: requests.append(request.url))
+        one.tab.goto(f"{served.page}#/session/local/h200")
+        one.tab.wait_for_selector("form.login")
+        assert not [url for url in requests if not url.startswith(served.page)]
+        one.tab.fill("form.login input", "nobody")
+        one.tab.click("form.login button")
+        one.tab.wait_for_selector(".problem")
+        assert "token" in one.tab.text_content(".problem") and not one.tab.query_selector("[data-value]")
+
+
+def test_who_may_list_one_namespace_names_it(served, browser):
+    served.kubernetes.tokens["few"] = {"username": "few", "uid": "few"}
+    before = served.kubernetes.may
+    served.kubernetes.may = lambda user, attributes: user != "few" or attributes.get("namespace") == "local"
+    with contextlib.closing(Page(browser, served.page, "few")) as one:
+        one.tab.wait_for_selector(".problem")
+        assert "right to list" in one.tab.text_content(".problem") and "Reading" not in one.tab.text_content("main")
+        one.said.clear()  # 403
+        one.tab.fill("main form input", "local")
+        one.tab.keyboard.press("Enter")
+        one.tab.wait_for_selector(READY["sessions"])
+        one.tab.click("nav a:text('Compare')")
+        one.tab.wait_for_selector("option:text('local/h200')", state="attached")
+        one.tab.click("nav a:text('Patterns')")
+        one.tab.wait_for_selector(READY["patterns"])
+        assert not one.said
+    served.kubernetes.may = before
+
+
+class ApiServersProxy(http.server.BaseHTTPRequestHandler):
+    """As the API server's service proxy: below a prefix, and it takes Authorization for itself."""
+    protocol_version = "HTTP/1.1"
+    prefix = "/api/v1/namespaces/precisionprobe/services/https:precisionprobe:443/proxy"
+    operator = None
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if not self.path.startswith(self.prefix):
+            return self.send_error(404)
+        context = ssl.create_default_context(cadata=self.operator.ca)
+        onward = Connection("127.0.0.1", self.operator.port, timeout=30, context=context)
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in ("authorization", "host", "connection")}
+        onward.request("GET", self.path.removeprefix(self.prefix) or "/", headers={**kept, "Host": HOST})
+        answer = onward.getresponse()
+        body = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        onward.close()
+        return None
+
+
+def test_behind_the_api_servers_proxy(served, browser):
+    handler = type("Handler", (ApiServersProxy,), {"operator": served.operator})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
+        proxy.daemon_threads = True
+        threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
+        with contextlib.closing(Page(browser, f"http://127.0.0.1:{proxy.server_port}{handler.prefix}/page/")) as one:
+            one.tab.goto(one.address.removesuffix("/page/") + "/")
+            one.log_in("all")
+            one.said.clear()  # it had asked without a token, which may have been enough
+            one.show("session/local/h200", READY["session"])
+            assert not one.said
+        proxy.shutdown()
+
+
+def test_the_port_on_loopback_asks_for_no_login(served, browser):
+    port = served.operator.values["page__openPort"]
+    with contextlib.closing(Page(browser, f"http://localhost:{port}/page/")) as one:
+        one.show("session/local/h200", READY["session"])
+        assert not one.said
+    for host, status in (("evil.example", 421), (f"evil.localhost:{port}", 421), (f"127.0.0.1:{port}", 200), ("localhost", 200)):
+        for path in ("/page/", "/api/v1/sessions"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", path, headers={"Host": host})
+            assert connection.getresponse().status == status, (host, path)
+            connection.close()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/metrics", headers={"Host": "localhost"})
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+def test_a_session_is_followed_as_it_runs(served, browser):
+    """Newer values come by themselves, and its end; what has not changed is not sent again."""
+    def change(phase, by):
+        psql(served.conninfo, f"UPDATE session SET phase = '{phase}' WHERE name = '{VARIED}'; UPDATE item SET total_ns = total_ns * {by} FROM session "
+                              f"WHERE uid = session_uid AND name = '{VARIED}'; UPDATE attribution SET revision = revision + 1 FROM session "
+                              f"WHERE uid = session_uid AND name = '{VARIED}'")
+
+    def costliest():
+        return float(one.tab.get_attribute(".costliest [data-column=ms_per_step]", "data-value"))
+
+    answers = []
+    change("Sampling", 1)
+    with contextlib.closing(Page(browser, served.page, "all")) as one:
+        one.tab.clock.install()
+        one.show(f"session/local/{VARIED}", READY["session"])
+        assert one.tab.text_content(".phase") == "Sampling"
+        before = costliest()
+        one.tab.on("response", lambda answer: answers.append(answer.status))
+        with one.tab.expect_response(lambda answer: "/quality" in answer.url):
+            one.tab.clock.fast_forward(6000)
+        assert set(answers) == {304}
+        change("Succeeded", 2)
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(".phase:text('Succeeded')")
+        one.tab.wait_for_selector("#news:text('newer')", state="attached")
+        assert costliest() == 2 * before
+        answers.clear()
+        one.tab.clock.fast_forward(20000)
+        assert not answers and not one.said
+    change("Succeeded", 0.5)
+
+
+def following(served, browser, way, ready):
+    """A tab on a view, which reads again when its clock is moved on."""
+    one = Page(browser, served.page, "all")
+    one.tab.clock.install()
+    one.show(way, ready)
+    return contextlib.closing(one)
+
+
+@pytest.mark.parametrize("way, ready", [(f"session/local/{VARIED}", "session"), ("sessions", "sessions")])
+def test_one_poll_that_fails_ends_nothing(served, browser, way, ready):
+    """It is told, and the next one shows what is new."""
+    def phase(name):
+        psql(served.conninfo, f"UPDATE session SET phase = '{name}' WHERE name = '{VARIED}'")
+
+    phase("Sampling")
+    with following(served, browser, way, READY[ready]) as one:
+        one.tab.route("**/api/v1/**", lambda route: route.abort())
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(".hint:has-text('What is shown may be old')")
+        assert one.tab.query_selector(READY[ready])
+        one.tab.unroute("**/api/v1/**")
+        one.said.clear()  # what was aborted
+        phase("Finishing")
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(".phase:text('Finishing')")
+        one.tab.wait_for_selector(".hint:has-text('What is shown may be old')", state="detached")
+        phase("Succeeded")
+        assert not one.said
+
+
+# --- conditions -------------------------------------------------------------------
+
+def says(served, *conditions):
+    """Of the session that varies."""
+    object_ = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)
+    told = [conftest.condition(*one) for one in conditions]
+    served.kubernetes.put(conftest.GROUP, "profilesessions", {**object_, "status": {**object_["status"], "conditions": told}})
+    served.wait("conditions", lambda: [one["type"] for one in served.api(f"/api/v1/namespaces/local/sessions/{VARIED}")["conditions"]]
+                == [one["type"] for one in told])
+    return told
+
+
+SHOWN_CONDITIONS = """[...document.querySelectorAll("tr[data-row=condition]")].map((row) => [...row.cells].map((cell) => cell.textContent))"""
+WRONG = "[...document.querySelectorAll('[data-wrong]')].map((one) => [one.dataset.wrong, one.textContent])"
+
+
+def test_what_is_wrong_stands_where_one_looks_first(served, browser):
+    """In words, above what was measured, with all conditions; newer ones come by themselves, and what is well is no alarm."""
+    hostile = "no pod has <b>app=dlrm</b>\u202e"
+    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'")
+    told = says(served, ("Accepted", "True", "SpecValid", "The spec is valid"), ("Injected", "False", "NoMatchingPods", hostile),
+                ("MetricsAvailable", "False", "MetricsMissing", "no samples of FP32Active"), ("Sampled", "Unknown", "WaitingForSamples", "not yet"),
+                ("Stalled", "True", "NoMatchingPods", hostile))
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        seen = hostile.replace("\u202e", "\\u202e")
+        assert one.tab.evaluate(WRONG) == [["Stalled", f"Somebody has to act: {seen} (NoMatchingPods)"],
+                                           ["MetricsAvailable", "Metrics are missing: no samples of FP32Active (MetricsMissing)"]]
+        rows = [[c["type"], c["status"], c["reason"], c["message"].replace("\u202e", "\\u202e")] for c in told]
+        assert [row[:4] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == rows and "2026-11-27 21:05:07" in one.tab.evaluate(SHOWN_CONDITIONS)[0][4]
+        assert one.tab.is_visible("tr[data-row=condition]") and not one.tab.query_selector(".problem b")
+        where = one.tab.evaluate("['[data-wrong]', 'tr[data-row=condition]', '.headline'].map((one) => document.querySelector(one).getBoundingClientRect().top)")
+        assert where == sorted(where) and not serious(one)
+        says(served, ("Stalled", "False", "Sampling", "All is well"))
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector("[data-wrong]", state="detached")
+        assert [row[:2] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == [["Stalled", "False"]] and not one.said
+    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        assert not one.tab.is_visible("tr[data-row=condition]")
+        one.tab.click("summary:text-is('Conditions')")
+        assert one.tab.is_visible("tr[data-row=condition]")
+
+
+def test_results_outlive_their_object(served, page):
+    """Nobody knows its conditions then, and the page says nothing of them."""
+    at = "/api/v1/namespaces/local/sessions/made"
+    kept = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", "made")
+    served.kubernetes.put(conftest.GROUP, "profilesessions", kept, "DELETED")
+    del served.kubernetes.objects[conftest.GROUP, "profilesessions"]["local", "made"]
+    served.wait("the object's end", lambda: served.api(at)["conditions"] is None)
+    open_view(served, page, "made")
+    assert not page.tab.query_selector("summary:text-is('Conditions'), tr[data-row=condition]")
+    served.kubernetes.add(conftest.GROUP, "profilesessions", kept)
+    served.wait("the object", lambda: served.api(at)["conditions"])
+
+
+# --- a run's own ------------------------------------------------------------------
+
+def test_a_report_serves_the_same_page(served, browser):
+    """Over a folder of results: numbers are those of its other formats, to the last digit."""
+    names = figures.Names(served).units
+    told = {key: value for key, value, _ in figures.report_json(served) if key[1] == "h200"}
+    command = [conftest.needed("PP_CLI"), "report", "--serve=0", str(served.folders["h200"])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            with contextlib.closing(Page(browser, child.stdout.readline().strip())) as one:
+                one.show("session/local/h200", READY["session"])
+                one.tab.wait_for_selector("section:has(h2:text('Timeline')) figure")
+                open_all(one)
+                shown = [value for value in one.tab.evaluate(SHOWN) if value["row"]["row"] in ("item", "figure", "roofline")]
+                assert not one.said
+        finally:
+            child.terminate()
+            assert child.wait(30) == 0
+
+    def expected(one):
+        row = one["row"]
+        key = (row["gpu"], row.get("kind", "layer"), row["layer"], one["phase"] or "")
+        return told[("metric", "h200", *key, one["metric"], one["column"]) if one["metric"] else ("item", "h200", *key, one["column"])]
+
+    assert not differing(shown, expected) and len(shown) > 500 and {one["metric"] for one in shown if one["metric"]} <= set(names)
+
+
+# --- pictures ---------------------------------------------------------------------
+
+# By view and scheme: the name, and what of the page is in it.
+PICTURES = {("session", "light"): ("page-session", 1150), ("session", "dark"): ("page-session-dark", 1150),
+            ("compare", "light"): ("page-compare", 800), ("jobs", "light"): ("page-jobs", 1250)}
+
+
+def picture(page, view, scheme):
+    folder = os.environ.get("PP_SCREENSHOTS")
+    if not folder or (view, scheme) not in PICTURES:
+        return
+    page.tab.evaluate("for (const one of document.querySelectorAll('details')) one.open = false")
+    name, height = PICTURES[view, scheme]
+    before = page.tab.viewport_size
+    page.tab.set_viewport_size({"width": before["width"], "height": height})
+    page.scroll_through()
+    page.tab.screenshot(path=pathlib.Path(folder) / f"{name}.png")
+    page.tab.set_viewport_size(before)
+
+

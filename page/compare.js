@@ -1,0 +1,154 @@
+// Two sessions: what changed of each layer, and whether it is more than noise, by the rule of `precisionprobe report --compare`.
+import { rows, session as readSession, sessions } from "./api.js";
+import { choice, element, replace, section } from "./dom.js";
+import { itemKey, itemName } from "./names.js";
+import { chosen, enoughFor, placeChoice, places } from "./places.js";
+import { nameOf, named } from "./sessions.js";
+import { choose, link, note } from "./state.js";
+import { holm, studentP, welch } from "./statistics.js";
+import { sortable } from "./table.js";
+import { gap, metricName, rounded, text, value } from "./values.js";
+
+const TIMES = { ms_per_step: "Time, ms a step", busy_ms_per_step: "Busy, ms a step" };
+const UNLIKE = { method: "the methods differ", source: "the sources differ", basis: "one is a mean over busy, the other over elapsed time" };
+const nameOfWhat = (what) => TIMES[what] || metricName(what);
+
+/** ms a step, and how sure that is. */
+const timeOf = (row, column) => ({ mean: row[column] ?? null, stderr: row[`${column}_stderr`] ?? null, freedom: row[`${column}_freedom`] ?? null, unit: "ms",
+  reason: column === "busy_ms_per_step" && row.busy_reason ? row.busy_reason : "it took no time that is known" });
+
+/** [what, estimate] of a row's times: of the job that of steps without marks. */
+const timesOf = (row) => (row.kind === "job" ? [["ms_per_step", timeOf(row, row.counted_ms_per_step === null ? "ms_per_step" : "counted_ms_per_step")]]
+  : Object.keys(TIMES).map((column) => [column, timeOf(row, column)]));
+
+/** {key: {row, told: {metric: estimate}}} of a place's items; of levels of the whole GPU the job's alone. */
+function itemsOf(place) {
+  const found = new Map();
+  for (const row of place.job ? [...place.rows, place.job] : place.rows) {
+    const told = Object.entries(row.metrics).filter(([, one]) => row.kind === "job" || one.method !== "job");
+    found.set(itemKey(row), { row, told: new Map([...timesOf(row), ...told]) });
+  }
+  return found;
+}
+
+/** Why two values are not differenced; "" where they are. */
+function unlike(a, b) {
+  if (a.mean === null || b.mean === null) return "one has no value";
+  for (const [name, reason] of Object.entries(UNLIKE)) if (a[name] && b[name] && a[name] !== b[name]) return reason;
+  return "";
+}
+
+function compared(row, what, a, b) {
+  const made = { row, what, a, b, unit: (a || b).unit, p: null, z: null, difference: null, stderr: null, marked: false, reason: "" };
+  made.reason = a && b ? unlike(a, b) : "only one has it";
+  if (made.reason) return made;
+  made.difference = b.mean - a.mean;
+  if (a.stderr === null || b.stderr === null) return { ...made, reason: "a standard error is not known" };
+  made.stderr = Math.hypot(a.stderr, b.stderr);
+  if (!(made.stderr > 0)) return { ...made, reason: "neither has a standard error" };
+  made.z = made.difference / made.stderr;
+  made.p = studentP(made.z, welch(a, b));
+  return made;
+}
+
+function compareAll(a, b) {
+  const found = [];
+  for (const key of new Set([...a.keys(), ...b.keys()])) {
+    const [x, y] = [a.get(key), b.get(key)];
+    for (const what of new Set([...(x?.told.keys() || []), ...(y?.told.keys() || [])])) {
+      const [p, q] = [x?.told.get(what), y?.told.get(what)];
+      if (p?.mean !== null || q?.mean !== null) found.push(compared((y || x).row, what, p, q));
+    }
+  }
+  const told = found.filter((one) => one.p !== null);
+  holm(told.map((one) => one.p)).forEach((marked, n) => { told[n].marked = marked; });
+  return found;
+}
+
+// --- what is shown ----------------------------------------------------------------
+
+function cellOf(told, side, what) {
+  if (!told) return gap("it is not in this session");
+  if (told.mean === null) return gap(told.reason);
+  const made = element("span", { "data-side": side, "data-metric": what }, value(told, "mean", told.unit));
+  if (told.stderr !== null) made.append(element("span", { class: "stderr" }, " ± ", value(told, "stderr", told.unit)));
+  return made;
+}
+
+const word = (one) => (one.p === null ? "cannot be said" : !one.marked ? "noise" : one.difference > 0 ? "more" : "less");
+const signed = (told, unit) => `${told > 0 ? "+" : ""}${text(told, unit)}`;
+
+function table(items) {
+  const columns = [
+    { name: "layer", title: "Layer", cell: (one) => itemName(one.row), order: (one) => itemName(one.row) },
+    { name: "phase", title: "Phase", cell: (one) => one.row.phase, order: (one) => one.row.phase },
+    { name: "what", title: "What", cell: (one) => nameOfWhat(one.what), order: (one) => one.what },
+    { name: "a", title: "First", number: true, cell: (one) => cellOf(one.a, "a", one.what), order: (one) => one.a?.mean ?? null },
+    { name: "b", title: "Second", number: true, cell: (one) => cellOf(one.b, "b", one.what), order: (one) => one.b?.mean ?? null },
+    { name: "difference", title: "Difference", number: true, order: (one) => one.difference, cell: (one) => (one.difference === null ? gap(one.reason)
+      : element("span", { "data-difference": one.difference, title: String(one.difference) }, signed(one.difference, one.unit),
+        one.stderr === null ? "" : ` ± ${text(one.stderr, one.unit)}`)) },
+    { name: "z", title: "In standard errors", number: true, order: (one) => (one.z === null ? null : Math.abs(one.z)),
+      cell: (one) => (one.z === null ? gap(one.reason) : element("span", { "data-z": one.z, title: String(one.z) }, rounded(one.z, 3))) },
+    { name: "p", title: "p", number: true, order: (one) => (one.p === null ? null : -one.p), note: "How often as much comes by chance alone",
+      cell: (one) => (one.p === null ? gap(one.reason) : element("span", { "data-p": one.p, title: String(one.p) }, rounded(one.p, 2))) },
+    { name: "word", title: "More than noise?", cell: (one) => element("span", { class: `verdict ${word(one).replace(/ .*/, "")}` }, word(one)), order: word },
+  ];
+  return sortable(columns, items, { caption: "The most significant first", head: "layer", sort: "p",
+    attributes: (one) => ({ "data-row": "compare", "data-kind": one.row.kind, "data-layer": one.row.layer, "data-phase": one.row.phase, "data-what": one.what }) });
+}
+
+function summary(items) {
+  const told = items.filter((one) => one.p !== null);
+  const beyond = told.filter((one) => one.marked);
+  return element("p", { class: "summary", "data-comparisons": told.length, "data-beyond": beyond.length },
+    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure at 5 % over all of them: where nothing differs, 1 time in 20 any is `
+    + `taken for more. ${items.length - told.length} values cannot be compared. `
+    + "Standard errors are of one session each: by how much two sessions of the same training differ by themselves is not in them.");
+}
+
+function list(items, only, onchoose) {
+  const whats = [...new Set(items.map((one) => one.what))].sort();
+  const now = whats.includes(only) ? only : "";
+  return [element("div", { class: "controls" }, choice("What", [["", "all"], ...whats.map((one) => [one, nameOfWhat(one)])], now, onchoose)),
+    summary(items), table(now ? items.filter((one) => one.what === now) : items)];
+}
+
+async function side(one, key, signal) {
+  const [whole, { items }] = await Promise.all([readSession(one, signal), rows(one, "layers", signal, enoughFor(key || ""))]);
+  const all = places(items);
+  if (!all.length) return { one: whole, all, items: null };
+  const place = chosen(all, key);
+  return { one: whole, all, place, items: itemsOf(place) };
+}
+
+async function draw(spot, pair, query, signal) {
+  const sides = await Promise.all(pair.map((one, n) => side(one, query.get(`at-${"ab"[n]}`), signal)));
+  if (sides.some((one) => !one.items)) {
+    replace(spot, element("p", {}, "One of the two has no results yet."));
+    return;
+  }
+  const items = compareAll(sides[0].items, sides[1].items);
+  const chooseplaces = sides.map((one, n) => placeChoice(one.one, one.all, one.place, (key) => choose(`at-${"ab"[n]}`, key)));
+  const place = element("div");
+  const show = (only) => replace(place, ...list(items, only, (next) => {
+    note("what", next);
+    show(next);
+  }));
+  show(query.get("what") || "");
+  replace(spot, element("div", { class: "controls" }, ...chooseplaces.filter(Boolean)),
+    element("p", { class: "hint" }, `First: ${sides[0].place.name}. Second: ${sides[1].place.name}.`), place);
+}
+
+export async function showCompare(main, query, signal) {
+  const { items } = await sessions(query.get("namespace") || "", signal);
+  const pair = ["a", "b"].map((name) => named(query.get(name)));
+  const options = [["", "choose a session"], ...items.map((one) => [nameOf(one), `${one.namespace}/${one.session}, ${(one.created_at ?? "").slice(0, 19)}`])];
+  const go = (name) => (told) => {
+    location.hash = link(["compare"], { namespace: query.get("namespace"), a: query.get("a"), b: query.get("b"), [name]: told });
+  };
+  const spot = element("div", {}, element("p", {}, pair.every(Boolean) ? "Reading …" : "Choose two sessions."));
+  replace(main, element("h1", {}, "Two sessions compared"), element("div", { class: "controls" }, choice("First, as yesterday's", options, query.get("a") || "", go("a")),
+    choice("Second, as today's", options, query.get("b") || "", go("b"))), section("What changed", spot));
+  if (pair.every(Boolean)) await draw(spot, pair, query, signal);
+}

@@ -1,0 +1,61 @@
+// A session's rows by where they were measured: one pod's GPU at a time. The API has them in that order, so that of many GPUs
+// no more is read than those up to the one that is looked at.
+import { choice } from "./dom.js";
+
+const keyOf = (row) => `${row.pod_uid} ${row.gpu_uuid}`;
+const nameOf = (pod, gpu) => `${pod}, ${gpu || "no GPU"}`;
+
+/** Whether rows have all of a place, "" being the first. */
+export const enoughFor = (key) => (rows) => {
+  const [first, last] = [keyOf(rows[0]), keyOf(rows.at(-1))];
+  return key ? last !== key && rows.some((row) => keyOf(row) === key) : last !== first;
+};
+
+/** [{key, name, rows, job}], in the API's order. */
+export function places(rows) {
+  const found = new Map();
+  for (const row of rows) {
+    const key = keyOf(row);
+    if (!found.has(key)) found.set(key, { key, name: nameOf(row.pod_name, row.gpu_uuid), rows: [], job: null });
+    const place = found.get(key);
+    if (row.kind === "job") place.job = row;
+    else place.rows.push(row);
+  }
+  return [...found.values()];
+}
+
+/** The one that is asked for, or the first. */
+export const chosen = (all, key) => all.find((one) => one.key === key) || all[0];
+
+/** Of those that the session says to have, and those that were read; null where there is nothing to choose. */
+export function placeChoice(session, read, now, onchoose) {
+  const options = new Map(session.pods.flatMap((pod) => (pod.gpus || []).map((gpu) => [`${pod.pod_uid} ${gpu.gpu_uuid}`, nameOf(pod.pod_name, gpu.gpu_uuid)])));
+  for (const one of read) options.set(one.key, one.name);
+  return options.size < 2 ? null : choice("Pod and GPU", [...options], now.key, onchoose);
+}
+
+/** A level of the whole GPU, as its memory, stands in each row, and is no row's own. */
+const OF_THE_GPU = "it is a level of the whole GPU, as below";
+const isOwn = (told) => told.method !== "job" && (told.mean !== null || told.group_mean !== null);
+
+/** Metrics that any of these rows has a value of its own of, by the API's names. */
+export function metricsOf(rows) {
+  const found = new Set();
+  for (const row of rows)
+    for (const [name, told] of Object.entries(row.metrics)) if (isOwn(told)) found.add(name);
+  return [...found].sort();
+}
+
+/** Metrics without a value by layer, with why: {metric: Set of reasons}. */
+export function lackingMetrics(rows) {
+  const told = new Set(metricsOf(rows));
+  const found = new Map();
+  for (const row of rows)
+    for (const [name, one] of Object.entries(row.metrics)) {
+      const reason = one.method === "job" ? OF_THE_GPU : one.reason;
+      if (told.has(name) || !reason || row.total_ns === 0) continue;
+      if (!found.has(name)) found.set(name, new Set());
+      found.get(name).add(reason);
+    }
+  return found;
+}

@@ -1,0 +1,60 @@
+// Tables that are sorted by their headers. A column is {name, title, cell(row), order(row), note}; order() gives what rows
+// are sorted by, null being last whichever way.
+import { announce, button, element, replace } from "./dom.js";
+
+const names = new Intl.Collator("en", { numeric: true });
+
+/** A new list, by what order() gives of each, once. */
+export function sortedBy(list, order, down) {
+  const lacks = (told) => told === null || told === undefined;
+  const compare = ([x], [y]) => {
+    if (lacks(x) || lacks(y)) return lacks(x) - lacks(y);
+    const sign = typeof x === "string" ? names.compare(x, y) : x - y;
+    return down ? -sign : sign;
+  };
+  return list.map((one) => [order(one), one]).sort(compare).map(([, one]) => one);
+}
+
+function heading(column, sorted, onsort) {
+  const way = sorted.name === column.name ? (sorted.down ? "descending" : "ascending") : column.order ? "none" : null;
+  const inside = column.order ? button(column.title, () => onsort(column), { class: "sort", title: column.note }) : column.title;
+  return element("th", { scope: "col", "aria-sort": way, class: column.number ? "number" : null,
+    title: column.order ? null : column.note }, inside);
+}
+
+/** `row` says what stands in a row: attributes, and `head`, the column that names it. */
+export function drawn(columns, rows, sorted, { caption, head, attributes = () => ({}), onsort }) {
+  const body = rows.map((row) => element("tr", attributes(row), ...columns.map((column) => {
+    const heads = column.name === head;
+    return element(heads ? "th" : "td", { scope: heads ? "row" : null, class: column.number ? "number" : null }, column.cell(row));
+  })));
+  return element("table", {}, element("caption", {}, caption),
+    element("thead", {}, element("tr", {}, ...columns.map((column) => heading(column, sorted, onsort)))),
+    element("tbody", {}, ...body));
+}
+
+/** A region that scrolls is reached by the keyboard. */
+export function scrolling(label, table) {
+  return element("div", { class: "scrolls", role: "group", "aria-label": label, tabindex: "0" }, table);
+}
+
+/** One that sorts itself. `most`: rows shown at first. */
+export function sortable(columns, rows, { caption, head, sort, down = true, most = 50, attributes }) {
+  const place = element("div");
+  let sorted = { name: sort, down };
+  let shown = most;
+  const draw = () => {
+    const column = columns.find((one) => one.name === sorted.name);
+    const ordered = column ? sortedBy(rows, column.order, sorted.down) : rows;
+    const onsort = (one) => {
+      sorted = { name: one.name, down: sorted.name === one.name ? !sorted.down : one.number === true };
+      draw();
+      place.querySelector(`th[aria-sort="${sorted.down ? "descending" : "ascending"}"] button`)?.focus();
+      announce(`sorted by ${one.title}, ${sorted.down ? "the largest first" : "the smallest first"}`);
+    };
+    replace(place, scrolling(caption, drawn(columns, ordered.slice(0, shown), sorted, { caption, head, attributes, onsort })),
+      ordered.length > shown && button(`Show all ${ordered.length} rows`, () => { shown = ordered.length; draw(); }));
+  };
+  draw();
+  return place;
+}

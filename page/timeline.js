@@ -1,0 +1,122 @@
+// When what ran in one step: steps that were kept one by one, of one process.
+import { timeline } from "./api.js";
+import { axis, chart, css, SERIES } from "./chart.js";
+import { choice, element, replace, section, visible } from "./dom.js";
+import { sortable } from "./table.js";
+import { rounded, value } from "./values.js";
+
+const NS = 1e6; // in a ms
+const LANES = ["forward", "recompute", "inference", "backward", "optimizer", "zero_grad", "data", "communication", "other"];
+
+const lanesOf = (intervals) => {
+  const there = new Set(intervals.map((one) => one.phase));
+  return [...LANES.filter((one) => there.has(one)), ...[...there].filter((one) => !LANES.includes(one))];
+};
+
+const nameOf = (one) => (one.layer === "" ? `(${one.phase})` : one.layer);
+
+/** Modules in the order of the step, a colour for each of the outermost. */
+function coloursOf(intervals) {
+  const found = new Map();
+  for (const one of intervals) {
+    const outermost = one.layer.split(".")[0];
+    if (!found.has(outermost)) found.set(outermost, SERIES[found.size % SERIES.length]);
+  }
+  return (one) => css(found.get(one.layer.split(".")[0]));
+}
+
+/** The pale box is the time, what is filled of it from below the share in which a kernel ran. */
+function drawIntervals(u, intervals, lanes, colour) {
+  const { ctx } = u;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  ctx.clip();
+  const lane = Math.abs(u.valToPos(1, "y", true) - u.valToPos(0, "y", true)) * 0.8;
+  for (const one of intervals) {
+    const x = u.valToPos(one.start_ns / NS, "x", true);
+    const width = Math.max(1, u.valToPos((one.start_ns + one.duration_ns) / NS, "x", true) - x);
+    const foot = u.valToPos(lanes.length - 1 - lanes.indexOf(one.phase), "y", true) + lane / 2;
+    ctx.fillStyle = colour(one);
+    ctx.globalAlpha = 0.35;
+    ctx.fillRect(x, foot - lane, width, lane);
+    ctx.globalAlpha = 1;
+    if (one.busy_ns === null || !one.duration_ns) continue;
+    const busy = (lane * Math.min(one.busy_ns, one.duration_ns)) / one.duration_ns;
+    ctx.fillRect(x, foot - busy, width, busy);
+  }
+  ctx.restore();
+}
+
+function options(step, width) {
+  const { intervals } = step;
+  const lanes = lanesOf(intervals);
+  const colour = coloursOf(intervals);
+  const most = Math.max(step.duration_ns, ...intervals.map((one) => one.start_ns + one.duration_ns)) / NS;
+  const at = (ms, lane) => intervals.find((one) => one.phase === lanes[lanes.length - 1 - lane] && one.start_ns / NS <= ms
+    && (one.start_ns + one.duration_ns) / NS >= ms);
+  const told = (u) => {
+    const { left, top } = u.cursor;
+    if (left === null || left < 0) return "";
+    const found = at(u.posToVal(left, "x"), Math.round(u.posToVal(top, "y")));
+    return found ? `${visible(nameOf(found))} ${found.phase}: ${rounded(found.duration_ns / NS)} ms` : "";
+  };
+  return [{
+    width, height: 90 + 44 * lanes.length,
+    scales: { x: { time: false, range: (u, low, high) => (high > low ? [low, high] : [0, most]) }, y: { range: [-0.6, lanes.length - 0.4] } },
+    axes: [axis({ label: "ms since the step's begin", size: 44 }), axis({ size: 110, grid: { show: false }, incrs: [1], space: 20,
+      values: (u, places) => places.map((place) => (Number.isInteger(place) ? lanes[lanes.length - 1 - place] ?? "" : "")) })],
+    series: [{ label: "ms", value: (u, ms) => (ms === null ? "" : rounded(u.posToVal(u.cursor.left, "x"))) },
+      { label: "What", stroke: css("--ink"), paths: () => null, points: { show: false }, value: told }],
+    cursor: { drag: { x: true, y: false } },
+    hooks: { draw: [(u) => drawIntervals(u, intervals, lanes, colour)] },
+  }, [[0, most], [0, 0]]];
+}
+
+function numbers(step) {
+  const ns = (name, title) => ({ name, title, number: true, cell: (row) => value(row, name, "ns", "kernels were not recorded"),
+    order: (row) => row[name] });
+  const rows = step.intervals.map((one, n) => ({ n, ...one }));
+  return sortable([
+    { name: "layer", title: "Layer", cell: nameOf, order: nameOf }, { name: "phase", title: "Phase", cell: (row) => row.phase, order: (row) => row.phase },
+    ns("start_ns", "Begins"), ns("duration_ns", "Takes"), ns("busy_ns", "Busy")],
+  rows, { caption: `What ran in step ${step.step}`, head: "layer", sort: "start_ns", down: false,
+    attributes: (row) => ({ "data-row": "interval", "data-step": step.step, "data-number": row.n }) });
+}
+
+function stepChart(step) {
+  const summary = `It took ${rounded(step.duration_ns / NS)} ms${step.gap_ns === null ? "" : `, in ${rounded(step.gap_ns / NS)} ms of which no kernel ran`}. `
+    + "Boxes: elapsed time; filled: the part in which a kernel of it ran.";
+  const facts = element("p", { class: "hint", "data-row": "step", "data-step": step.step }, "Duration ", value(step, "duration_ns", "ns"), ", without a kernel ",
+    value(step, "gap_ns", "ns", "kernels were not recorded"));
+  return element("div", {}, chart(`Step ${step.step}`, summary, (width) => options(step, width), () => numbers(step)), facts);
+}
+
+/** Read when it is asked for: it is large. */
+export function timelineSection(session, signal) {
+  const spot = element("div");
+  const processes = session.pods.flatMap((pod) => pod.processes.map((process) => ({ key: `${pod.pod_uid} ${process}`, pod, process,
+    name: `${pod.pod_name}, process ${process}` })));
+  const show = async (key) => {
+    const found = processes.find((one) => one.key === key) || processes[0];
+    replace(spot, element("p", {}, "Reading …"));
+    try {
+      const page = await timeline(session, { limit: 20, pod: found?.pod.pod_uid, process: found?.process }, signal);
+      replace(spot, ...steps(page));
+    } catch (error) {
+      if (!signal.aborted) replace(spot, element("p", { class: "problem" }, error.message));
+    }
+  };
+  const steps = (page) => {
+    if (!page.items.length) return [element("p", { class: "gap" }, "No step was kept one by one, or they have gone with the session's activity.")];
+    const place = element("div");
+    const draw = (number) => replace(place, stepChart(page.items.find((one) => String(one.step) === number)));
+    draw(String(page.items[0].step));
+    return [element("div", { class: "controls" }, choice("Step", page.items.map((one) => [String(one.step), `step ${one.step}, capture ${one.capture}`]),
+      String(page.items[0].step), draw)), place];
+  };
+  if (processes.length) show(processes[0].key);
+  else replace(spot, element("p", { class: "gap" }, "No process was seen yet."));
+  return section("Timeline of a step", processes.length > 1 && element("div", { class: "controls" },
+    choice("Process", processes.map((one) => [one.key, one.name]), processes[0].key, show)), spot);
+}

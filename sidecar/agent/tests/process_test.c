@@ -1,0 +1,207 @@
+/* A process that uses several GPUs: what the hook writes goes in, batches come out. */
+#include "sidecar/agent/process.h"
+#include "sidecar/hook/hook.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000000)
+#define STEP (SECOND / 10)
+#define REAL INT64_C(1769000000000000000)
+
+static char folder[64], path[400];
+
+static int set_up(void **state)
+{
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "/tmp/pp-process-XXXXXX");
+    if (!mkdtemp(folder) || pp_ring_open(folder) || pp_ring_publish())
+        return -1;
+    DIR *d = opendir(folder);
+    const struct dirent *e;
+    while (d && (e = readdir(d)) != NULL)
+        if (strstr(e->d_name, PP_RING_SUFFIX))
+            (void)snprintf(path, sizeof path, "%s/%.200s", folder, e->d_name);
+    if (!d || closedir(d) < 0)
+        return -1;
+    (void)snprintf(pp_ring()->clock, sizeof pp_ring()->clock, "kernels");
+    return pp_ring_add_layer("a", "A", 0) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pp_ring_close(true);
+    (void)unlink(path);
+    return rmdir(folder);
+}
+
+/* All that was emitted. */
+typedef struct emitted {
+    int64_t marks; /* of the hook's cost */
+    int64_t steps[4], waits[4];
+    bool further[4];
+} emitted;
+
+static void gather(void *user, pp_wire_batch *batch, int64_t events, const pp_place *place)
+{
+    emitted *e = user;
+    const int64_t id = batch->process.id;
+    (void)events;
+    (void)place;
+    assert_in_range(id, 0, 3);
+    e->steps[id] += (int64_t)batch->step_count;
+    e->waits[id] += (int64_t)batch->waits.count;
+    e->further[id] = batch->process.further;
+    e->marks += batch->cost.marks;
+    if (batch->cost.marks || batch->waits.count)
+        assert_false(batch->process.further);
+}
+
+static void mark(pp_mark_kind kind, int64_t time, uint32_t layer, int64_t value)
+{
+    const pp_mark one = {.kind = (uint8_t)kind,
+                         .time = time,
+                         .layer = layer,
+                         .value = value,
+                         .thread = 1,
+                         .flags = kind >= PP_MARK_STEP ? PP_MARK_KERNELS : 0};
+    pp_ring_push(&one);
+    pp_ring()->marks++;
+}
+
+/* The host waits once in each. */
+static void push_step(int64_t number, unsigned gpus)
+{
+    const int64_t at = number * STEP;
+    mark(PP_MARK_BEGIN, at + 10, 1, 0);
+    for (uint32_t gpu = 0; gpu < 4; gpu++)
+        if (gpus >> gpu & 1)
+            pp_ring_push_kernel(&(pp_kernel){.launched = at + 20 + gpu,
+                                             .start = at + 1000,
+                                             .duration = 500,
+                                             .flags = gpu << PP_KERNEL_DEVICE_SHIFT |
+                                                      1U << PP_KERNEL_THREAD_SHIFT});
+    pp_ring_push(&(pp_mark){.kind = PP_MARK_WAIT,
+                            .phase = PP_WAIT_ITEM,
+                            .epoch = 1,
+                            .thread = 1,
+                            .time = at + 2100,
+                            .value = 100});
+    mark(PP_MARK_END, at + 3000, 1, 0);
+    mark(PP_MARK_STEP, at + STEP, 0, number);
+    pp_ring()->steps++;
+}
+
+/* Ten steps, with kernels on these GPUs. */
+static void push_capture(int64_t first, unsigned gpus)
+{
+    mark(PP_MARK_START, first * STEP, 0, first - 1);
+    for (int64_t step = first; step < first + 10; step++)
+        push_step(step, gpus);
+    mark(PP_MARK_STOP, (first + 10) * STEP, 0, first + 9);
+    pp_ring_push_kernel(
+        &(pp_kernel){.launched = (first + 10) * STEP + 1, .start = 0, .flags = PP_KERNEL_COMPLETE});
+}
+
+static void poll_at(pp_process *p, pp_agent_pod *pod, int64_t now)
+{
+    pp_error err = {0};
+    if (pp_process_poll(p, pod, now, REAL + now, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static pp_process *opened(void)
+{
+    pp_error err = {0};
+    pp_process *p = NULL;
+    assert_int_equal(pp_process_open(path, &p, &err), 0);
+    return p;
+}
+
+/* What the hook costs and where the host waits is told with the first GPU, also of captures in
+ * which that one runs nothing. */
+static void test_what_is_the_process_is_told_without_its_first_gpu(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_process *p = opened();
+    push_capture(10, 1);
+    poll_at(p, &pod, 30 * STEP);
+    assert_true(all.steps[0] > 0 && all.steps[1] == 0 && all.waits[0] > 0);
+    all.waits[0] = 0;
+    push_capture(40, 2);
+    poll_at(p, &pod, 60 * STEP);
+    assert_true(all.steps[1] > 0 && all.further[1]);
+    assert_int_equal(all.marks, pp_ring()->marks);
+    assert_true(all.waits[0] > 0);
+    pp_process_free(p);
+}
+
+/* Of each GPU, by an agent after the one that gave it, whichever it sees first. */
+static void test_numbers_outlive_the_agent(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_process *p = opened();
+    push_capture(10, 1);
+    push_capture(30, 4);
+    poll_at(p, &pod, 50 * STEP);
+    assert_true(all.steps[0] > 0 && all.steps[1] > 0 && all.further[1]);
+    pp_process_free(p);
+
+    emitted later = {0};
+    pp_agent_pod next = {.allowed = true, .emit = gather, .user = &later};
+    p = opened();
+    pp_process_keep_number(p, &next);
+    assert_int_equal(next.processes, 2);
+    poll_at(p, &next, 60 * STEP);
+    push_capture(70, 4);
+    push_capture(90, 8);
+    push_capture(110, 1);
+    poll_at(p, &next, 130 * STEP);
+    assert_true(later.steps[1] > 0 && later.further[1]);
+    assert_true(later.steps[2] > 0 && later.further[2]);
+    assert_true(later.steps[0] > 0 && !later.further[0]);
+    pp_process_free(p);
+}
+
+static void test_a_refusal_is_taken_back(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_process *p = opened();
+    pp_ring_refuse("its kernels are not recorded");
+    poll_at(p, &pod, STEP);
+    assert_string_equal(pp_process_refusal(p), "its kernels are not recorded");
+    pp_ring_refuse("another reason");
+    poll_at(p, &pod, 2 * STEP);
+    assert_string_equal(pp_process_refusal(p), "another reason");
+    pp_ring_refuse("");
+    poll_at(p, &pod, 3 * STEP);
+    assert_string_equal(pp_process_refusal(p), "another reason"); /* it only tries */
+    push_capture(10, 1);
+    poll_at(p, &pod, 30 * STEP);
+    assert_string_equal(pp_process_refusal(p), "");
+    pp_process_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_is_the_process_is_told_without_its_first_gpu,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers_outlive_the_agent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_refusal_is_taken_back, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
