@@ -498,7 +498,7 @@ def test_two_gpus_of_one_process(tmp_path):
     doubles = pathlib.Path(os.environ["PP_HOOK"]).parent / "tests"
     python = os.environ["PP_TORCH_PYTHON"].split(":")[-1]
     told = run(*probe("run", "--budget", "2", "--capture", "300ms", "--method", "Sampling", "-o", str(tmp_path / "out"), "--", python,
-                      str(pathlib.Path(__file__).parent / "two_gpus.py"), str(doubles), "12"))
+                      str(pathlib.Path(__file__).parent / "two_gpus.py"), str(doubles), "12"), PRECISIONPROBE_COPIES="1")
     assert told.returncode == 0, told.stderr
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     first, second = sorted(results["gpus"], key=lambda gpu: gpu["gpu"], reverse=True)

@@ -9,6 +9,7 @@ kernels run in the same order.
 """
 import bisect
 import collections
+import difflib
 import json
 import os
 import re
@@ -200,6 +201,15 @@ def visible(model, path):
     return type(model).__name__
 
 
+def tell_difference(found, made):
+    """On stderr, of a run that is none of the graphs' that were made: where it leaves the one that is most like it."""
+    names = found.written()
+    like = [[name for name, written, _ in graph if written] for graph in made]
+    nearest = max(like, key=lambda graph: difflib.SequenceMatcher(None, graph, names, False).ratio(), default=[])
+    changes = [line for line in difflib.unified_diff(nearest, names, "code", "run", lineterm="", n=0)]
+    print(f"{found.phase}: {len(names)} kernels ran of {[len(graph) for graph in like]} in the code", *changes[:20], sep="\n", file=sys.stderr)
+
+
 def learn(name, device, small, batch, steps):
     """[(phase, [name of a kernel], [path])] of runs of the model as it is without CUDA graphs, and these graphs."""
     import models
@@ -209,7 +219,10 @@ def learn(name, device, small, batch, steps):
         training.step()
     made = [launches(code, named) for code, named in zip(graphs.codes(), graphs.named)]
     events = record(training, device, steps)
-    known = [(run.phase, [kernel["name"] for kernel, _ in run.kernels], run.places(made)) for run in runs(events)[0]]
+    found = runs(events)[0]
+    known = [(run.phase, [kernel["name"] for kernel, _ in run.kernels], run.places(made)) for run in found]
+    for run in [run for run, (_, _, paths) in zip(found, known) if paths is None][:2]:
+        tell_difference(run, made)
     return training, events, [each for each in known if each[2] is not None]
 
 

@@ -17,13 +17,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
+
+import stuck
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 # Trainings by their names: what models.py has for all programs, what libraries.py has, and architectures.py.
 MODELS = ("dlrm", "resnet50", "gpt", "unet", "recommender")
+HANG = 300  # seconds after which a training that does not answer is taken for hung: the longest, a compilation, takes 100
 WHOLE = 99  # a depth that leaves out no module; a session that has one tells compiled regions as one layer each
 COMPILED = ("gpt-compile", "gpt-reduce-overhead", "resnet50-compile", "resnet50-reduce-overhead")
 LIBRARIES = ("timm-vit", "timm-small-vit", "timm-convnext", "torchvision-compiled", "hf-llama", "peft-lora", "pyg-graph",
@@ -146,16 +150,26 @@ class Trainer:
         command = [*prefix, *python(), str(HERE / "trainer.py"), model or args.model, args.device,
                    "small" if args.small else "full", str(args.batch or "-"),
                    "deterministic" if deterministic else "free", backend]
-        self.errors = tempfile.TemporaryFile("w+")
+        self.errors, self.hung = tempfile.TemporaryFile("w+"), ""
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True, bufsize=1)
 
-    def reply(self, what):
-        for line in self.process.stdout:
-            if line.startswith('{"reply": "%s"' % what):
-                return json.loads(line)
+    def reply(self, what, most=HANG):
+        """Its answer; where none comes for so many seconds it is ended, and what its threads wait for is told."""
+        watch = threading.Timer(most, self.end_hung)
+        watch.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith('{"reply": "%s"' % what):
+                    return json.loads(line)
+        finally:
+            watch.cancel()
         self.errors.seek(0)
-        raise RuntimeError(f"the training ended at '{what}':\n{self.errors.read()[-3000:]}")
+        raise RuntimeError(f"the training ended at '{what}' ({self.process.wait()}):\n{self.hung}{self.errors.read()[-3000:]}")
+
+    def end_hung(self):
+        self.hung = f"it hung:\n{stuck.waits(self.process.pid)}\n"
+        self.process.kill()
 
     def ready(self):
         self.pid = self.reply("ready")["pid"]
@@ -163,7 +177,7 @@ class Trainer:
 
     def ask(self, what, **options):
         self.tell(what, **options)
-        return self.reply(what)
+        return self.reply(what, HANG + options.get("seconds", 0))
 
     def tell(self, what, **options):
         self.process.stdin.write(json.dumps({"do": what, **options}) + "\n")

@@ -49,7 +49,7 @@ def train(args):
 
 
 def profiled(args):
-    command = [*lab.python(), os.path.abspath(__file__), "--seconds", str(args.seconds), "--role", "train"]
+    command = ["env", "PRECISIONPROBE_COPIES=1", *lab.python(), os.path.abspath(__file__), "--seconds", str(args.seconds), "--role", "train"]
     with tempfile.TemporaryDirectory() as scratch:
         return lab.profile(command, pathlib.Path(scratch) / "results", "--method", "Job", "--budget", "10", "--capture", "2s")
 

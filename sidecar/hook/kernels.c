@@ -21,8 +21,9 @@
  * for. So the first steps of each capture have the calls' records as well, and where such a thread
  * or GPU is seen the capture ends, to go on with the calls' records alone.
  *
- * Copies and fills have no launch in their own records. So in either case their calls are recorded,
- * beside nothing or beside those that launch; where that cannot be they are not recorded at all.
+ * Copies and fills, where somebody asks for them, have no launch in their own records. So in either
+ * case their calls are recorded, beside nothing or beside those that launch; where that cannot be
+ * they are not recorded at all.
  *
  * A CUPTI that stays attached slows every launch, so it goes after each capture. Nothing here waits
  * for the GPU.
@@ -767,23 +768,25 @@ static void record_none(int (*set)(uint32_t, uint8_t))
         (void)set(id, 0);
 }
 
-/* Has CUPTI record the calls that copy and, where it is to, those that launch, and no others. It
- * heeds what it is told of single calls only while their kind is enabled, which enables them all
- * (measured with CUDA 13.0). */
-static bool record_calls(bool launch)
+#define COUNT(some) (sizeof(some) / sizeof *(some))
+
+/* Has CUPTI record the calls that launch or copy, as it is to, and no others. It heeds what it is
+ * told of single calls only while their kind is enabled, which enables them all (measured with CUDA
+ * 13.0). */
+static bool record_calls(bool launch, bool copy)
 {
     if (cupti.enable(KIND_RUNTIME) != CUPTI_OK || cupti.enable(KIND_DRIVER) != CUPTI_OK)
         return false;
     record_none(cupti.runtime_api);
     if (launch)
-        record_them(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls,
-                    1);
-    record_them(cupti.runtime_api, runtime_copies, sizeof runtime_copies / sizeof *runtime_copies,
-                1);
+        record_them(cupti.runtime_api, runtime_calls, COUNT(runtime_calls), 1);
+    if (copy)
+        record_them(cupti.runtime_api, runtime_copies, COUNT(runtime_copies), 1);
     record_none(cupti.driver_api);
     if (launch)
-        record_them(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls, 1);
-    record_them(cupti.driver_api, driver_copies, sizeof driver_copies / sizeof *driver_copies, 1);
+        record_them(cupti.driver_api, driver_calls, COUNT(driver_calls), 1);
+    if (copy)
+        record_them(cupti.driver_api, driver_copies, COUNT(driver_copies), 1);
     return true;
 }
 
@@ -798,8 +801,8 @@ static void stop_looking(void)
     if (!atomic_load(&looking) || steps_now() < atomic_load(&looks_until))
         return;
     atomic_store(&looking, false);
-    record_them(cupti.runtime_api, runtime_calls, sizeof runtime_calls / sizeof *runtime_calls, 0);
-    record_them(cupti.driver_api, driver_calls, sizeof driver_calls / sizeof *driver_calls, 0);
+    record_them(cupti.runtime_api, runtime_calls, COUNT(runtime_calls), 0);
+    record_them(cupti.driver_api, driver_calls, COUNT(driver_calls), 0);
 }
 
 static void disable_calls(void)
@@ -813,24 +816,53 @@ static void disable_copies(void)
     (void)cupti.disable(PP_CUPTI_MEMCPY);
     (void)cupti.disable(PP_CUPTI_MEMSET);
     (void)cupti.disable(PP_CUPTI_MEMCPY_PEERS);
-    if (!atomic_load(&by_calls))
-        disable_calls();
+}
+
+/* Why copies and fills are not to be recorded; NULL: they are. On an H200 with CUPTI 13.0 a launch
+ * and the thread by which CUPTI reads what has run then came to wait for each other for ever,
+ * within 100,000 records: docs/timing.md. So somebody has to ask for them. */
+static const char *refusal_of_copies(void)
+{
+    const char *asked = getenv("PRECISIONPROBE_COPIES");
+    if (!asked || strcmp(asked, "1") != 0)
+        return "CUPTI may stop a training that it records copies of: PRECISIONPROBE_COPIES=1 has "
+               "it do so";
+    if (!cupti.driver_api)
+        return "CUPTI before CUDA 12.4 tells no launches of copies";
+    return atomic_load(&copies_fail) || atomic_load(&calls_fail)
+               ? "CUPTI tells no launches of copies"
+               : NULL;
+}
+
+/* Beside kernels' own records, those of calls: of the ones that launch, for some steps, where
+ * `look` says so, and of the ones that copy. Whether there are any. */
+static bool enable_calls(bool look, bool copy)
+{
+    if (atomic_load(&by_calls))
+        return true;
+    look = look && have_calls();
+    if (!look && !copy)
+        return false;
+    atomic_store(&looks_until, steps_now() + LOOK_STEPS);
+    atomic_store(&looking, look);
+    if (record_calls(look, copy))
+        return true;
+    atomic_store(&looking, false);
+    disable_calls();
+    return false;
 }
 
 /* Why copies and fills are not recorded beside kernels; NULL: they are. */
 static const char *enable_copies(bool look)
 {
-    if (!cupti.driver_api)
-        return "CUPTI before CUDA 12.4 tells no launches of copies";
-    if (atomic_load(&copies_fail) || atomic_load(&calls_fail))
-        return "CUPTI tells no launches of copies";
-    atomic_store(&looks_until, steps_now() + LOOK_STEPS);
-    atomic_store(&looking, look && !atomic_load(&by_calls));
-    if ((atomic_load(&by_calls) || record_calls(look)) &&
-        cupti.enable(PP_CUPTI_MEMCPY) == CUPTI_OK && cupti.enable(PP_CUPTI_MEMSET) == CUPTI_OK &&
+    const char *why = refusal_of_copies();
+    const bool told = enable_calls(look, !why);
+    if (why)
+        return why;
+    if (told && cupti.enable(PP_CUPTI_MEMCPY) == CUPTI_OK &&
+        cupti.enable(PP_CUPTI_MEMSET) == CUPTI_OK &&
         cupti.enable(PP_CUPTI_MEMCPY_PEERS) == CUPTI_OK)
         return NULL;
-    atomic_store(&looking, false);
     disable_copies();
     return "CUPTI refuses to record copies";
 }
@@ -877,7 +909,8 @@ static bool enable(bool several)
 {
     choose_records(several);
     return cupti.callbacks(buffer_wanted, buffer_filled) == CUPTI_OK &&
-           (atomic_load(&by_calls) ? record_calls(true) : cupti.latency(1) == CUPTI_OK) &&
+           (atomic_load(&by_calls) ? record_calls(true, !refusal_of_copies())
+                                   : cupti.latency(1) == CUPTI_OK) &&
            cupti.enable(KIND_KERNEL) == CUPTI_OK;
 }
 
@@ -887,9 +920,8 @@ static void disable(void)
     atomic_store(&looking, false);
     if (atomic_exchange(&copies, false))
         disable_copies();
-    if (atomic_load(&by_calls))
-        disable_calls();
-    else
+    disable_calls();
+    if (!atomic_load(&by_calls))
         (void)cupti.latency(0);
 }
 

@@ -21,9 +21,9 @@ PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch
 ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
 # How a capture begins and ends: launches are told by the kernels' own records, or by those of the calls.
 # Copies' launches are told by their calls in either case.
-OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "enable", "disable", "latency", *LEFT]
+OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "copies", "disable", "latency", *LEFT]
 OLD = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
-CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "disable", *LEFT]
+CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "copies", "disable", *LEFT]
 
 
 def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=True):
@@ -33,7 +33,7 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None
     agent = probe.start("--dump")
     control = probe.ring / "control.json"
     control.write_text(json.dumps({**json.loads(control.read_text()), **({"fine": fine} if fine else {})}))
-    environment = {**probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so")}),
+    environment = {**probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so"), "PRECISIONPROBE_COPIES": "1"}),
                    **(environment or {})}
     result = run(PYTHON, KERNELS, case, CUDA, cupti, environment=environment)
     probe.finish()
@@ -162,7 +162,7 @@ def captures_of(calls):
     call; where the next capture begins before one has come, it goes on instead."""
     last = {OWN[-len(LEFT) - 1], CALLS[-len(LEFT) - 1]}
     kept = [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] in last]
-    looked = ["enable", "runtime", "driver", "disable"]  # for threads, beside own records, as far as a capture goes on for so long
+    looked = ["copies", "runtime", "driver", "disable"]  # for threads, beside own records, as far as a capture goes on for so long
     kept = [call for i, call in enumerate(kept)
             if kept[i - 1:i + 3] != looked and kept[max(0, i - 2):i + 2] != looked]
     return ["finalize" if call == "unsubscribe" and kept[i - 1] == "domain" else call for i, call in enumerate(kept)]
@@ -172,7 +172,7 @@ def captures_of(calls):
     ("captures", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
     ("waiting", CUPTI, [OWN, OWN, OWN]),
     ("graphs", CUPTI, [OWN, CALLS, CALLS]),
-    ("untold", CUPTI, [OWN, CALLS, OLD])], ids=["behind", "waiting", "graphs", "untold"])
+    ("untold", CUPTI, [OWN, [call for call in CALLS if call != "copies"], OLD])], ids=["behind", "waiting", "graphs", "untold"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
     told, batches = trained(probe, case, cupti, copied=case != "untold")
     clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
@@ -231,6 +231,15 @@ def test_two_gpus_without_kernels(probe):
     assert told["told"][0] == "several GPUs: another CUPTI client is attached"
     assert not [n for batch in batches for n in batch["steps"]["number"]]
     assert "not profiled: several GPUs: another CUPTI client" in probe.log.read_text()
+
+
+@pytest.mark.parametrize("case", ["captures", "waiting", "beside"])
+def test_copies_that_nobody_asked_for(probe, case):
+    """None are recorded, since CUPTI may hang then; kernels are, and other threads that launch some are found."""
+    told, batches = trained(probe, case, environment={"PRECISIONPROBE_COPIES": ""}, copied=False)
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
+    assert "register" in told["calls"] and "copies" not in told["calls"]
+    assert "copies and fills are not recorded: CUPTI may stop a training" in probe.log.read_text()
 
 
 def test_copies_that_are_refused(probe):

@@ -82,7 +82,7 @@ def test_ranges_of_several_backwards(probe, python):
     ms, calls, slow, other, names = ranges_of(probe, python, "accumulated_ranges")
     assert names == {"around", "my loss"} and calls["my loss", "forward"] == pytest.approx(4, abs=0.1)
     assert ms["my loss", "forward"] == about(4 * slow["forward"]) and once_each(calls, ("around", "forward"))
-    assert ms["around", "forward"] < 0.5 * slow["forward"] and other < 0.5 * slow["forward"]
+    assert max(ms["around", "forward"], other) < slow["forward"]  # that of the losses, four times as long, is not in it again
     if numbered(python):
         assert ms["my loss", "backward"] == about(4 * slow["backward"]) and calls["my loss", "backward"] == pytest.approx(4, abs=0.1)
 

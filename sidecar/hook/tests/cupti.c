@@ -418,7 +418,7 @@ CUPTI(cuptiActivityEnable, (int kind))
     for (int call = 0; of_kind && call <= CALLS; call++)
         of_kind[call] = !failed;
     client.kernels = client.kernels || (kind == KIND_KERNEL && !failed);
-    return done("enable", failed);
+    return done(copies ? "copies" : "enable", failed);
 }
 
 CUPTI(cuptiActivityDisable, (int kind))
