@@ -159,19 +159,39 @@ static int make_version(reading *r, pp_error *err)
                : digest(page->body.data, page->body.len, 16, page->version, err);
 }
 
+static const char *text_of(const pp_cell *cells, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(cells[i].name, name) == 0)
+            return cells[i].text;
+    }
+    return NULL;
+}
+
 /** The status of the session that a row is of, as this replica knows it; NULL: the object is gone,
  * or not here yet. */
 static const json_t *status_of(const reading *r, const pp_cell *cells, size_t n)
 {
     char key[sizeof r->request.ns + sizeof r->request.name];
-    (void)snprintf(key, sizeof key, "%s/%s", r->request.ns, r->request.name);
-    const pp_session *session = r->op->sessions ? pp_kube_informer_get(r->op->sessions, key) : NULL;
-    for (size_t i = 0; session && i < n; i++) {
-        if (strcmp(cells[i].name, "session_uid") == 0)
-            return cells[i].text && strcmp(cells[i].text, session->uid) == 0 ? session->status
-                                                                             : NULL;
-    }
-    return NULL;
+    const char *ns = text_of(cells, n, "namespace"), *name = text_of(cells, n, "session");
+    const char *uid = text_of(cells, n, "session_uid");
+    if (!r->op->sessions || !ns || !name || !uid)
+        return NULL;
+    (void)snprintf(key, sizeof key, "%s/%s", ns, name);
+    const pp_session *session = pp_kube_informer_get(r->op->sessions, key);
+    return session && strcmp(uid, session->uid) == 0 ? session->status : NULL;
+}
+
+/** A row of a list of sessions, to which the reason comes that the object tells. */
+static int add_listed(reading *r, const pp_cell *cells, size_t n, pp_error *err)
+{
+    PP_CLEANUP_FREE pp_cell *all = calloc(n + 1, sizeof *all);
+    if (!all)
+        return pp_error_nomem(err);
+    memcpy(all, cells, n * sizeof *all);
+    const char *why = pp_results_reason(status_of(r, cells, n));
+    all[n] = (pp_cell){PP_CELL_ROW, "reason", why ? PP_CELL_TEXT : PP_CELL_NULL, .text = why};
+    return pp_api_page_row(&r->page, all, n + 1, err);
 }
 
 /** A session's row, to which its conditions come: they are the object's, not the store's, and part
@@ -201,8 +221,14 @@ static int add_session(reading *r, const pp_cell *cells, size_t n, pp_error *err
 static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
 {
     reading *r = user;
-    return r->request.kind == PP_API_SESSION ? add_session(r, cells, n, err)
-                                             : pp_api_page_row(&r->page, cells, n, err);
+    switch (r->request.kind) {
+    case PP_API_SESSION:
+        return add_session(r, cells, n, err);
+    case PP_API_SESSIONS:
+        return add_listed(r, cells, n, err);
+    default:
+        return pp_api_page_row(&r->page, cells, n, err);
+    }
 }
 
 static void on_reset(void *user)

@@ -2,6 +2,8 @@
 
 #include "common/cleanup.h"
 
+#include <string.h>
+
 /* What anybody may write who may patch the status: texts are taken, all else is not known. */
 static json_t *told(const json_t *condition)
 {
@@ -34,4 +36,17 @@ int pp_results_conditions(const json_t *status, char **ret, pp_error *err)
     }
     *ret = list ? json_dumps(list, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     return *ret ? 0 : pp_error_nomem(err);
+}
+
+const char *pp_results_reason(const json_t *status)
+{
+    size_t i;
+    json_t *condition;
+    json_array_foreach(json_object_get(status, "conditions"), i, condition)
+    {
+        const char *type = json_string_value(json_object_get(condition, "type"));
+        if (type && strcmp(type, "Succeeded") == 0)
+            return json_string_value(json_object_get(condition, "reason"));
+    }
+    return NULL;
 }

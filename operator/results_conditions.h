@@ -13,4 +13,10 @@
  */
 int pp_results_conditions(const json_t *status, char **ret, pp_error *err);
 
+/**
+ * Why it is where it is: the reason of a status' condition Succeeded, as kubectl shows it. The
+ * status' own text; NULL where it has none, also for a status that is NULL.
+ */
+const char *pp_results_reason(const json_t *status);
+
 #endif

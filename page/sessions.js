@@ -24,6 +24,7 @@ function table(items, chosen, onchange) {
     { name: "session", title: "Session", cell: (one) => element("a", { href: sessionLink(one) }, one.session), order: (one) => one.session },
     plain("namespace", "Namespace"),
     { name: "session_phase", title: "Phase", cell: (one) => element("strong", { class: `phase ${one.session_phase}` }, one.session_phase), order: (one) => one.session_phase },
+    plain("reason", "Reason"),
     { name: "workloads", title: "Workloads", cell: workloads, order: workloads },
     plain("method", "Method"), { ...plain("pods", "Pods"), number: true },
     time("created_at", "Created"), time("last_step", "Last step"), time("finished_at", "Finished"),

@@ -279,8 +279,9 @@ def test_the_api_tells_the_same_patterns(run, world):
             assert told == {key: row[same.get(key, key)] for key in told}
             metrics = world.database.rows(f"SELECT * FROM pattern_metric {of} ORDER BY metric")
             assert whole["metrics"] == [{key: m[key] for key in whole["metrics"][0]} for m in metrics]
-            shares = world.database.rows(f"SELECT kind, name, share, share_stderr FROM pattern_share {of}")
-            assert sorted(whole["bounds"] + whole["time"], key=str) == sorted(shares, key=str)
+            shares = world.database.rows(f"SELECT * FROM pattern_share {of}")
+            parts = whole["bounds"] + whole["time"]
+            assert sorted(parts, key=str) == sorted(({key: share[key] for key in parts[0]} for share in shares), key=str)
     world.cluster.kubectl("-n", SERVICES, "delete", "serviceaccount/reader", "rolebinding/reader")
 
 

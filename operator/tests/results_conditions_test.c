@@ -44,12 +44,35 @@ static void conditions_that_are_none(void **state)
            "\"message\":null,\"last_transition_time\":null}]");
 }
 
+static void expect_reason(const char *status, const char *wanted)
+{
+    PP_CLEANUP_JSON json_t *object = json_loads(status, 0, NULL);
+    const char *why = pp_results_reason(object);
+    assert_non_null(object);
+    assert_int_equal(!why, !wanted);
+    if (why)
+        assert_string_equal(why, wanted);
+}
+
+static void reason_of_succeeded(void **state)
+{
+    (void)state;
+    expect_reason("{\"conditions\":[{\"type\":\"Stalled\",\"reason\":\"A\"},"
+                  "{\"type\":\"Succeeded\",\"reason\":\"B\"}]}",
+                  "B");
+    expect_reason("{\"conditions\":[7,{\"type\":{}},{\"type\":\"Succeeded\",\"reason\":7}]}", NULL);
+    expect_reason("{\"conditions\":[{\"type\":\"Stalled\",\"reason\":\"A\"}]}", NULL);
+    expect_reason("{}", NULL);
+    assert_null(pp_results_reason(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conditions_in_their_order),
         cmocka_unit_test(conditions_that_are_not_there),
         cmocka_unit_test(conditions_that_are_none),
+        cmocka_unit_test(reason_of_succeeded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

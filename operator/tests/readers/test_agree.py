@@ -236,6 +236,9 @@ def test_conditions_are_the_objects(served):
         told = served.api(f"/api/v1/namespaces/{namespace}/sessions/{name}")["conditions"]
         names = {"last_transition_time": "lastTransitionTime"}
         assert told == [{key: one[names.get(key, key)] for key in described} for one in object_["status"]["conditions"]] and len(told) > 1
+        listed, = [one for one in served.api(f"/api/v1/namespaces/{namespace}/sessions")["items"] if one["session"] == name]
+        assert listed["reason"] == next(one["reason"] for one in told if one["type"] == "Succeeded")
+    assert served.api("/api/v1/sessions")["items"][0]["reason"]
 
 
 def leaves(schema, path=""):

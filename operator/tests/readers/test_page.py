@@ -821,6 +821,23 @@ def test_results_outlive_their_object(served, page):
     served.wait("the object", lambda: served.api(at)["conditions"])
 
 
+def test_sessions_say_why_their_phase_is_what_it_is(served, page):
+    """Each has the row that SQL has, and the reason that its object tells, as kubectl shows it."""
+    open_view(served, page, "sessions")
+    told = page.tab.evaluate("""[...document.querySelectorAll("tr[data-row=session]")].map((row) => {
+        const titles = [...row.closest("table").querySelectorAll("thead th")].map((one) => one.textContent.trim());
+        return Object.fromEntries([["uid", row.dataset.uid], ...[...row.cells].map((cell, n) => [titles[n], cell.textContent.trim()])]);
+    })""")
+    rows = {row["uid"]: row for row in served.sql("SELECT uid, name, namespace, phase, method FROM session")}
+    objects = served.kubernetes.objects[conftest.GROUP, "profilesessions"]
+    assert {row["uid"] for row in told} == set(rows)
+    for row in told:
+        one = rows[row["uid"]]
+        conditions = objects[one["namespace"], one["name"]]["status"]["conditions"]
+        why = next(condition["reason"] for condition in conditions if condition["type"] == "Succeeded")
+        assert [row[title] for title in ("Namespace", "Phase", "Method", "Reason")] == [one["namespace"], one["phase"], one["method"], why]
+
+
 # --- a run's own ------------------------------------------------------------------
 
 def test_a_report_serves_the_same_page(served, browser):
