@@ -4,6 +4,7 @@
  * places.
  */
 #include "hook.h"
+#include "kernels_internal.h"
 
 #include <string.h>
 

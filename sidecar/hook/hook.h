@@ -61,7 +61,8 @@ void pp_ring_push(const pp_mark *mark);
 /** Counts a mark that was lost before it reached the ring. */
 void pp_ring_lose(uint64_t count);
 
-/** Writes one kernel, counts those that were lost. For kernels.c, which serialises them; no GIL. */
+/** Writes one kernel, counts those that were lost. For kernel_records.c, which serialises them; no
+ * GIL. */
 void pp_ring_push_kernel(const pp_kernel *kernel);
 void pp_ring_lose_kernels(uint64_t count);
 /** Adds the next name of a kernel, of so many bytes; false: there is no room. */
@@ -141,10 +142,12 @@ uint8_t pp_thread_number(void);
  */
 uint8_t pp_thread_number_of(uint32_t id);
 
-/* ---- kernels.c: when each kernel ran, by CUPTI ---- */
+/* ---- libraries.c: what the process has loaded already ---- */
 
 /** The path (PATH_MAX) of a library that the process has, by how its name begins. No GIL needed. */
 bool pp_find_library(const char *name, char *path);
+
+/* ---- kernels.c, with the files of kernels_internal.h: when each kernel ran, by CUPTI ---- */
 
 /** Begins to record; in the training's thread, as a capture starts. NULL, or why not (static).
  * `several`: modules are on several GPUs, so the threads of launches have to be known. `look`: all
@@ -170,11 +173,8 @@ void pp_kernels_forget(void);
 
 /* ---- copies.c: CUPTI's records of copies and fills ---- */
 
-/** CUPTI's kinds of such records. */
-enum { PP_CUPTI_MEMCPY = 1, PP_CUPTI_MEMSET = 2, PP_CUPTI_MEMCPY_PEERS = 22 };
-
-/** Reads one, but for its launch, in CUPTI's time, and the number of its call; false: it did not
- * run on a GPU, or not to its end. */
+/** Reads one of a kind of kernels_internal.h, but for its launch, in CUPTI's time, and the number
+ * of its call; false: it did not run on a GPU, or not to its end. */
 bool pp_copy_read(const uint8_t *record, int kind, pp_kernel *ret, uint32_t *ret_correlation);
 
 /* ---- names.c: kernels' names, once each ---- */

@@ -1,6 +1,7 @@
 /*
  * Names of kernels, each of which the ring holds once: a kernel has its number. By what they say,
- * not by where they lie: CUPTI frees its names when it is left. Called with the lock of kernels.c.
+ * not by where they lie: CUPTI frees its names when it is left. Called with the lock of
+ * kernel_records.c.
  */
 #include "hook.h"
 
