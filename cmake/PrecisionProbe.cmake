@@ -50,7 +50,7 @@ if(PP_SANITIZE)
   target_link_options(pp_flags INTERFACE -fsanitize=${PP_SANITIZE})
 endif()
 
-# pp_library(NAME SOURCES... [LIBS libs...]): a static library of one folder.
+# pp_library(NAME SOURCES... [LIBS libs...]): a static library of one folder, and of those below that make none.
 function(pp_library name)
   cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
   add_library(${name} STATIC ${A_UNPARSED_ARGUMENTS})

@@ -104,7 +104,7 @@ def documents():
 
 
 def structure_check():
-    """Includes and calls are as docs/architecture.md says."""
+    """Includes, calls and READMEs are as docs/architecture.md says."""
     wrong = structure.problems()
     if wrong:
         raise Failure("\n".join(wrong))

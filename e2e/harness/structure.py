@@ -2,7 +2,8 @@
 
 cmake/includes.json says which folders, or single headers, the files of a folder may include beside their own, and which
 libraries. Tests may include what the folder that they test may, it, and what tests share. The last column of the table
-in docs/architecture.md is what that file says. And no file calls another that, by whatever way, calls it.
+in docs/architecture.md is what that file says. No file calls another that, by whatever way, calls it, and no library another.
+And a README names the files of its folder.
 """
 import collections
 import json
@@ -91,23 +92,52 @@ def folders_without_a_rule(names, known):
 # --- calls ----------------------------------------------------------------------
 
 def without_comments_and_texts(text):
-    return re.sub(r'"(\\.|[^"\\\n])*"', '""', re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    """Nor attributes, whose names are not functions'."""
+    text = re.sub(r'"(\\.|[^"\\\n])*"', '""', re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    return re.sub(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)", "", text)
 
 
 def calls(names):
-    """{file: {file: [functions of it that are called]}} of all that are no tests."""
+    """{file: {file: [functions of it that are called]}} of all that are no tests. Files of one folder call their own
+    before those of that name in others; programs' main() is nobody's to call."""
     texts = {name: without_comments_and_texts(read(name)) for name in names if name.endswith(".c")
              and "/tests/" not in name and not name.startswith("e2e/")}
-    defined = {}
+    defined = collections.defaultdict(dict)
     for name, text in texts.items():
-        for function in DEFINITION.findall(text):
-            defined.setdefault(function, name)
+        for function in set(DEFINITION.findall(text)) - {"main"}:
+            defined[function].setdefault(os.path.dirname(name), name)
     found = {name: collections.defaultdict(list) for name in texts}
     for name, text in texts.items():
-        for word in sorted(set(NAME.findall(text))):
-            if defined.get(word, name) != name:
-                found[name][defined[word]].append(word)
+        for word in sorted(set(NAME.findall(text)) & set(defined)):
+            of = defined[word].get(os.path.dirname(name)) or next(iter(defined[word].values()))
+            if of != name:
+                found[name][of].append(word)
     return found
+
+
+def library(name):
+    """The folder, or the one that it is in, whose CMakeLists.txt makes a library of the file."""
+    folder = os.path.dirname(name)
+    while folder and "pp_library(" not in lists(folder):
+        folder = os.path.dirname(folder)
+    return folder or os.path.dirname(name)
+
+
+def lists(folder):
+    try:
+        return read(os.path.join(folder, "CMakeLists.txt"))
+    except FileNotFoundError:
+        return ""
+
+
+def library_calls(graph):
+    """The same of libraries, each by its folder."""
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
+    for name, called in graph.items():
+        for other, functions in called.items():
+            if library(name) != library(other):
+                found[library(name)][library(other)] += functions
+    return {name: dict(called) for name, called in found.items()}
 
 
 def reachable(graph, start):
@@ -140,8 +170,40 @@ def wrong_rows(text, known):
     return wrong
 
 
+# --- READMEs --------------------------------------------------------------------
+
+def readme_of(folder, known):
+    """That of the folder, or of the first one around it that has one."""
+    while folder and os.path.join(folder, "README.md") not in known:
+        folder = os.path.dirname(folder)
+    return os.path.join(folder, "README.md")
+
+
+def named_in(text, name):
+    """`name`, `name.c`, `name.[ch]` or, of several, `start*`; also within a longer piece of code, as a link's."""
+    stem = os.path.splitext(os.path.basename(name))[0]
+    starts = re.findall(r"`([\w.-]+)\*`", text)
+    return re.search(rf"(?<![\w-]){re.escape(stem)}(?![\w-])", text) or any(stem.startswith(start) for start in starts)
+
+
+def without_a_word(names, known):
+    """Sources that no README has."""
+    wrong = []
+    for name in names:
+        folder = os.path.dirname(name)
+        if name.endswith((".c", ".h", ".py")) and not os.path.basename(name).startswith("__") and folder and \
+                "tests" not in folder.split("/") and not folder.startswith("docs/"):
+            readme = readme_of(folder, known)
+            if not named_in(read(readme), name):
+                wrong.append(f"{readme}: says nothing of {os.path.relpath(name, os.path.dirname(readme))}")
+    return wrong
+
+
 def problems():
-    names = [name for name in project_files() if name.endswith((".c", ".h"))]
+    files = project_files()
+    names = [name for name in files if name.endswith((".c", ".h"))]
     known = rules()
-    return (folders_without_a_rule(names, known) + wrong_includes(names, known) + circles(calls(names))
-            + wrong_rows(read("docs/architecture.md"), known))
+    called = calls(names)
+    return (folders_without_a_rule(names, known) + wrong_includes(names, known) + circles(called)
+            + circles(library_calls(called)) + wrong_rows(read("docs/architecture.md"), known)
+            + without_a_word(files, set(files)))

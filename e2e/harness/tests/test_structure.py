@@ -11,7 +11,12 @@ KNOWN = {"common": {"folders": [], "libraries": []},
 @pytest.fixture
 def files(monkeypatch):
     texts = {}
-    monkeypatch.setattr(structure, "read", texts.__getitem__)
+
+    def read(name):
+        if name not in texts:
+            raise FileNotFoundError(name)
+        return texts[name]
+    monkeypatch.setattr(structure, "read", read)
     return texts
 
 
@@ -52,3 +57,37 @@ def test_the_table():
     assert structure.wrong_rows(text.replace("uthash", "jansson"), KNOWN) == \
         ["docs/architecture.md: the last column of low/ should be: common; uthash"]
     assert len(structure.wrong_rows(text.replace(row, ""), KNOWN)) == 1
+
+
+def test_a_name_that_two_folders_have(files):
+    files["low/a.c"] = "int start(void)\n{\n    return 1;\n}\n"
+    files["other/a.c"] = files["low/a.c"]
+    files["other/b.c"] = "int b(void)\n{\n    return start();\n}\n\nint main(void)\n{\n    return 0;\n}\n"
+    files["low/b.c"] = "int c(void) /* as main */\n{\n    return main;\n}\n"
+    assert {name: list(called) for name, called in structure.calls(list(files)).items() if called} == {"other/b.c": ["other/a.c"]}
+
+
+def test_circles_of_libraries(files):
+    files["low/CMakeLists.txt"] = files["high/CMakeLists.txt"] = "pp_library(x a.c)\n"
+    files["low/a.c"] = "int a(void)\n{\n    return 1;\n}\n"
+    files["low/in/b.c"] = "int b(void)\n{\n    return c();\n}\n"
+    files["high/c.c"] = "int c(void)\n{\n    return 1;\n}\n"
+    files["high/d.c"] = "int d(void)\n{\n    return c();\n}\n"
+
+    def circles():
+        called = structure.calls(list(files))
+        assert structure.circles(called) == []
+        return [line.split(":")[0] for line in structure.circles(structure.library_calls(called))]
+    assert circles() == []
+    files["high/d.c"] = "int d(void)\n{\n    return a();\n}\n"
+    assert circles() == ["high", "low"]
+
+
+def test_readmes(files):
+    files["low/README.md"] = "| `one.[ch]`, `many_*` | what |\n| `in/two.py` | what |\n"
+    files["README.md"] = "| `low/` | what |\n"
+    known = {*files, "low/one.c", "low/many_parts.c", "low/in/two.py", "low/tests/one_test.c", "setup.py"}
+    assert structure.without_a_word(sorted(known), known) == []
+    known |= {"low/on.c", "low/in/three.py", "high/one.c"}
+    assert structure.without_a_word(sorted(known), known) == [
+        "README.md: says nothing of high/one.c", "low/README.md: says nothing of in/three.py", "low/README.md: says nothing of on.c"]
