@@ -124,8 +124,7 @@ static const char *refusal_of_copies(void)
 {
     const char *asked = getenv("PRECISIONPROBE_COPIES");
     if (!asked || strcmp(asked, "1") != 0)
-        return "CUPTI may stop a training that it records copies of: PRECISIONPROBE_COPIES=1 has "
-               "it do so";
+        return "CUPTI may hang on them; PRECISIONPROBE_COPIES=1 records them";
     if (!pp_cupti.driver_api)
         return "CUPTI before CUDA 12.4 tells no launches of copies";
     return atomic_load(&copies_fail) || atomic_load(&calls_fail)
