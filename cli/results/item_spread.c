@@ -35,14 +35,12 @@ int pp_item_spread_set(json_t *to, const char *name, double standard_error, doub
                : pp_error_nomem(err);
 }
 
-/* The mean that results tell shares time that items have together: the error is as large a part of
- * it as of the mean of whole pieces. */
-static int set_relative(json_t *item, const char *name, const pp_spread_mean *m, pp_error *err)
+/* What results tell shares time that items have together. */
+static int set_shared(json_t *item, const char *name, pp_spread_mean whole, pp_error *err)
 {
-    const double ms = json_number_value(json_object_get(item, name));
-    return m->mean > 0
-               ? pp_item_spread_set(item, name, ms / m->mean * m->standard_error, m->freedom, err)
-               : 0;
+    const pp_spread_mean ms =
+        pp_spread_shared(whole, json_number_value(json_object_get(item, name)));
+    return pp_item_spread_set(item, name, ms.standard_error, ms.freedom, err);
 }
 
 static int describe_item(pp_spread *s, const pp_item_numbers *numbers, json_t *item, pp_error *err)
@@ -56,13 +54,12 @@ static int describe_item(pp_spread *s, const pp_item_numbers *numbers, json_t *i
         return pp_item_spread_set(item, total, rest.total.standard_error * 1e-6, rest.total.freedom,
                                   err) < 0
                    ? -1
-                   : set_relative(item, busy, &rest.busy, err);
+                   : set_shared(item, busy, rest.busy, err);
     }
     if (!number)
         return 0;
     const pp_spread_times t = pp_spread_item(s, (uint32_t)json_integer_value(number));
-    return set_relative(item, total, &t.total, err) < 0 ? -1
-                                                        : set_relative(item, busy, &t.busy, err);
+    return set_shared(item, total, t.total, err) < 0 ? -1 : set_shared(item, busy, t.busy, err);
 }
 
 int pp_item_spread_describe(pp_spread *s, const pp_item_numbers *numbers, json_t *gpu,

@@ -14,26 +14,18 @@ static int find_number(void *context, const pp_piece_name *name, uint32_t *ret, 
     return 0;
 }
 
-static pp_time_error error_of(const pp_spread_mean *m, double scale)
+static pp_time_error error_of(pp_spread_mean m)
 {
-    return (pp_time_error){m->standard_error * scale, m->freedom};
-}
-
-/* The mean of results shares time that items have together: the error is as large a part of it as
- * of the mean of whole pieces. */
-static pp_time_error relative(const pp_spread_mean *m, double told)
-{
-    const pp_time_error none = {(double)NAN, (double)NAN};
-    return m->mean > 0 && told >= 0 ? error_of(m, told / m->mean) : none;
+    return (pp_time_error){m.standard_error, m.freedom};
 }
 
 static void fill_item(const pp_spread_times *t, const pp_estimates *s, pp_estimates_item *to)
 {
     const double steps = (double)s->step_count;
-    to->step_error = to->kind == PP_ITEM_OTHER ? error_of(&t->total, 1)
-                                               : relative(&t->total, (double)to->total_ns / steps);
-    to->busy_error = relative(&t->busy, (double)to->busy_ns / steps);
-    to->idle_error = error_of(&t->busy_share, 1);
+    const pp_spread_mean total = pp_spread_shared(t->total, (double)to->total_ns / steps);
+    to->step_error = error_of(to->kind == PP_ITEM_OTHER ? t->total : total);
+    to->busy_error = error_of(pp_spread_shared(t->busy, (double)to->busy_ns / steps));
+    to->idle_error = error_of(t->busy_share);
 }
 
 static void fill_records(pp_estimates *s)
@@ -47,9 +39,8 @@ static void fill_records(pp_estimates *s)
 
 static void fill(pp_spread *spread, pp_estimates *s)
 {
-    const pp_spread_mean marked = pp_spread_marked(spread), counted = pp_spread_counted(spread);
-    s->step_error = error_of(&marked, 1);
-    s->counted_error = error_of(&counted, 1);
+    s->step_error = error_of(pp_spread_marked(spread));
+    s->counted_error = error_of(pp_spread_counted(spread));
     for (size_t i = 0; i < s->n_items; i++) {
         pp_estimates_item *to = &s->items[i];
         const pp_time_error none = {(double)NAN, (double)NAN};

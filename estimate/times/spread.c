@@ -361,6 +361,13 @@ pp_spread_mean pp_spread_marked(pp_spread *s)
     return tell_of_steps(s, s->values[0], NULL);
 }
 
+pp_spread_mean pp_spread_shared(pp_spread_mean whole, double told)
+{
+    if (!(whole.mean > 0) || !(told >= 0))
+        return unknown;
+    return (pp_spread_mean){told, told / whole.mean * whole.standard_error, whole.freedom};
+}
+
 pp_spread_mean pp_spread_counted(pp_spread *s)
 {
     units u = {0};

@@ -54,6 +54,11 @@ typedef struct pp_spread_mean {
     double mean, standard_error, freedom;
 } pp_spread_mean;
 
+/** The same of a mean of `told`, where items have shared the time that they had together: its error
+ * is as large a part of it as of the mean of whole pieces. All NaN where one of the two is not
+ * known (negative or NaN). */
+pp_spread_mean pp_spread_shared(pp_spread_mean whole, double told);
+
 typedef struct pp_spread_times {
     pp_spread_mean total;      /**< ns of a step */
     pp_spread_mean busy;       /**< of that, in which its kernels ran; NaN: not of each piece */
