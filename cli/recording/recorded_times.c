@@ -50,11 +50,25 @@ static int add_to_gpus(const pp_activity *activity, int depth, json_t *results, 
     return 0;
 }
 
+/* Whether a run of this release has written them; of layers that were put together they are others.
+ */
+static bool are_told(const json_t *results)
+{
+    size_t i;
+    const json_t *gpu;
+    json_array_foreach(json_object_get(results, "gpus"), i, gpu)
+    {
+        if (!json_object_get(gpu, "stepMsStandardError"))
+            return false;
+    }
+    return true;
+}
+
 int pp_recorded_times(const char *folder, int depth, json_t *results, pp_error *err)
 {
     char path[PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%.4095s/batches.jsonl", folder);
-    if (access(path, F_OK) < 0)
+    if ((depth == 0 && are_told(results)) || access(path, F_OK) < 0)
         return 0;
     pp_activity_builder *builder = pp_activity_builder_new();
     if (!builder)

@@ -7,7 +7,8 @@
 #include <jansson.h>
 
 /** Adds what results/item_spread.h and chip.h tell to each of the results' gpus, whose rows are put
- * together to `depth` (0: they are not). Where the folder has no batches nothing is added. */
+ * together to `depth` (0: they are not). Nothing where the folder has no batches, or the results
+ * tell it themselves. */
 int pp_recorded_times(const char *folder, int depth, json_t *results, pp_error *err);
 
 #endif

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import shutil
 
 import pytest
 
@@ -174,13 +175,18 @@ def test_methods_sources_and_bases(tmp_path):
         assert f"not compared: 1 value, since {reason} (" in written(f"--compare={other}", one)
 
 
+def of_earlier_releases(folder):
+    """The results of a folder without standard errors of times."""
+    results = json.loads((folder / "results.json").read_text())
+    for told in [results["gpus"][0], *results["gpus"][0]["items"]]:
+        for key in [key for key in told if key.endswith(("StepStandardError", "StepFreedom", "MsStandardError", "MsFreedom"))]:
+            del told[key]
+    return results
+
+
 def test_results_alone_have_no_errors_of_times(alike, tmp_path):
     """Of results of earlier releases, without their batches: the difference is told, and no z."""
-    kept = json.loads((alike[0] / "results.json").read_text())
-    for item in kept["gpus"][0]["items"]:
-        for key in [key for key in item if key.endswith(("StepStandardError", "StepFreedom"))]:
-            del item[key]
-    (tmp_path / "kept.json").write_text(json.dumps(kept))
+    (tmp_path / "kept.json").write_text(json.dumps(of_earlier_releases(alike[0])))
     row = row_of(compared(tmp_path / "kept.json", alike[1]), "top")
     assert row["difference"] is not None and row["z"] is None and row["reason"] == "a standard error is not known"
     assert "Freedom" in (alike[0] / "results.json").read_text()
@@ -189,13 +195,17 @@ def test_results_alone_have_no_errors_of_times(alike, tmp_path):
 def test_errors_come_from_the_batches_of_earlier_results(tmp_path):
     """And they are those that are stored today."""
     raw = simulated.training(tmp_path / "run", seed=1).parent / "run.raw"
-    kept = json.loads((tmp_path / "run" / "results.json").read_text())
-    for item in kept["gpus"][0]["items"]:
-        for key in [key for key in item if key.endswith(("StepStandardError", "StepFreedom"))]:
-            del item[key]
-    (raw / "results.json").write_text(json.dumps(kept))
+    (raw / "results.json").write_text(json.dumps(of_earlier_releases(tmp_path / "run")))
     row = row_of(compared(raw, tmp_path / "run"), "top")
     assert row["stderr"] == pytest.approx(row["other_stderr"], rel=1e-9) and row["z"] == 0
+
+
+def test_errors_that_results_tell_need_no_batches(alike, tmp_path):
+    run = shutil.copytree(alike[0], tmp_path / alike[0].name)
+    (run / "batches.jsonl").write_text("no batch\n")
+    assert row_of(compared(run, alike[1]), "top") == row_of(compared(alike[0], alike[1]), "top")
+    (run / "results.json").write_text(json.dumps(of_earlier_releases(alike[0])))
+    assert "batches.jsonl" in refused(f"--compare={alike[1]}", run)
 
 
 def test_put_together_by_depth(tmp_path):
