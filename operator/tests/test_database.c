@@ -2,20 +2,13 @@
 
 #include "common/tests/cmocka_all.h"
 #include "operator/store/tests/shared_postgres.h"
+#include "operator/store/tests/sql.h"
 
 #include <unistd.h>
 
-static void execute(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", PQerrorMessage(conn), sql);
-    PQclear(r);
-}
-
 void test_database_execute(const test_database *db, const char *sql)
 {
-    execute(db->direct, sql);
+    sql_execute(db->direct, sql);
 }
 
 static bool is_ready(void *user)
@@ -43,8 +36,8 @@ void test_database_make(test_database *db, const char *name, api_server *api)
     assert_non_null(file);
     (void)fputs(conninfo, file);
     (void)fclose(file);
-    db->direct = PQconnectdb(conninfo);
-    execute(db->direct, "SET timezone = 'UTC'");
+    db->direct = sql_connect(conninfo);
+    sql_execute(db->direct, "SET timezone = 'UTC'");
     open_store(db, api);
 }
 

@@ -3,25 +3,15 @@
 #include "common/tests/cmocka_all.h"
 #include "operator/store/migrate.h"
 #include "operator/store/tests/shared_postgres.h"
+#include "operator/store/tests/sql.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static PGconn *connect_to(const char *conninfo)
-{
-    PGconn *conn = PQconnectdb(conninfo);
-    if (PQstatus(conn) != CONNECTION_OK)
-        fail_msg("%s", PQerrorMessage(conn));
-    database_execute(conn, "SET client_min_messages = warning");
-    return conn;
-}
 
 PGconn *database_make(const char *name)
 {
     char conninfo[SHARED_POSTGRES_CONNINFO];
     shared_postgres_create(name, conninfo);
-    return connect_to(conninfo);
+    return sql_connect(conninfo);
 }
 
 PGconn *database_open(const char *name, const char *role)
@@ -30,61 +20,17 @@ PGconn *database_open(const char *name, const char *role)
     char conninfo[sizeof base + 256];
     shared_postgres_conninfo(base);
     (void)snprintf(conninfo, sizeof conninfo, "%s dbname=%s user=%s", base, name, role);
-    return connect_to(conninfo);
+    return sql_connect(conninfo);
 }
 
 void database_login(PGconn *conn, const char *role, const char *rights)
 {
     char sql[256];
     (void)snprintf(sql, sizeof sql, "SELECT count(*) FROM pg_roles WHERE rolname = '%s'", role);
-    if (database_count(conn, sql) == 0) {
+    if (sql_count(conn, sql) == 0) {
         (void)snprintf(sql, sizeof sql, "CREATE ROLE %s LOGIN %s", role, rights);
-        database_execute(conn, sql);
+        sql_execute(conn, sql);
     }
-}
-
-void database_execute(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
-    PQclear(r);
-}
-
-const char *database_ask(PGconn *conn, const char *sql)
-{
-    static char text[1 << 18];
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
-    size_t n = 0;
-    text[0] = '\0';
-    for (int i = 0; i < PQntuples(r); i++) {
-        for (int j = 0; j < PQnfields(r); j++) {
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s",
-                                  j   ? "|"
-                                  : i ? "\n"
-                                      : "",
-                                  PQgetisnull(r, i, j) ? "NULL" : PQgetvalue(r, i, j));
-            assert_true(n < sizeof text);
-        }
-    }
-    PQclear(r);
-    return text;
-}
-
-long database_count(PGconn *conn, const char *sql)
-{
-    return strtol(database_ask(conn, sql), NULL, 10);
-}
-
-bool database_denies(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
-    const bool denied = state && strcmp(state, "42501") == 0;
-    PQclear(r);
-    return denied;
 }
 
 void database_migrate(PGconn *conn, size_t version)
@@ -102,7 +48,7 @@ void database_migrate(PGconn *conn, size_t version)
         if (rc < 0)
             fail_msg("%s", err.message);
         PQclear(applied);
-        database_execute(conn, sql.data);
+        sql_execute(conn, sql.data);
     }
     pp_buf_done(&sql);
 }
@@ -192,6 +138,6 @@ void database_fill(PGconn *conn, size_t version, const char *ns)
         for (const char *c = rows[i].sql; *c; c++)
             n += (size_t)snprintf(sql + n, sizeof sql - n, *c == '@' ? "%s" : "%.1s",
                                   *c == '@' ? ns : c);
-        database_execute(conn, sql);
+        sql_execute(conn, sql);
     }
 }

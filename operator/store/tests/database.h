@@ -4,7 +4,6 @@
 #define PP_OPERATOR_STORE_TESTS_DATABASE_H
 
 #include <libpq-fe.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 /** Made anew, empty, and connected to as the server's superuser. */
@@ -13,15 +12,6 @@ PGconn *database_make(const char *name);
 PGconn *database_open(const char *name, const char *role);
 /** Makes the login where it is not there; `rights` as in CREATE ROLE, "" for none. */
 void database_login(PGconn *conn, const char *role, const char *rights);
-
-/** The test fails where the statements do. */
-void database_execute(PGconn *conn, const char *sql);
-/** The result as text, columns with "|", rows with "\n"; valid until the next one. */
-const char *database_ask(PGconn *conn, const char *sql);
-/** The one integer that is asked for. */
-long database_count(PGconn *conn, const char *sql);
-/** Whether the server denies it, for want of a right or by a policy. */
-bool database_denies(PGconn *conn, const char *sql);
 
 /** Migrations of the schema up to `version`, as a program that knows no more of them does; with all
  *  of them it is as at each connect. */

@@ -3,6 +3,7 @@
 #include "common/tests/cmocka_all.h"
 #include "operator/store/migrate.h"
 #include "operator/store/tests/database.h"
+#include "operator/store/tests/sql.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static const char tables_sql[] =
 
 static char *counts_of(PGconn *conn, const char *sql)
 {
-    char *text = strdup(database_ask(conn, sql));
+    char *text = strdup(sql_ask(conn, sql));
     assert_non_null(text);
     return text;
 }
@@ -54,14 +55,14 @@ static void check_views(PGconn *conn, size_t version)
     char sql[128];
     for (size_t i = 0; i < sizeof views / sizeof views[0]; i++) {
         (void)snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", views[i].view);
-        const long n = database_count(conn, sql);
+        const long n = sql_count(conn, sql);
         if ((n > 0) != (version >= views[i].since))
             fail_msg("from version %zu: %s has %ld rows", version, views[i].view, n);
     }
-    assert_string_equal(database_ask(conn, "SELECT method FROM estimate"),
+    assert_string_equal(sql_ask(conn, "SELECT method FROM estimate"),
                         version < 9 ? "regression" : "direct");
     if (version >= 15 && version < 24) /* what the GPU was is known from its process */
-        assert_string_equal(database_ask(conn, "SELECT chip FROM usage"),
+        assert_string_equal(sql_ask(conn, "SELECT chip FROM usage"),
                             "{90,132,1980000,3201000,6144}");
 }
 
@@ -79,7 +80,7 @@ static void from_version(size_t version, const char *schema)
     if (strcmp(before, after) != 0)
         fail_msg("from version %zu: %s, then %s", version, before, after);
     check_views(conn, version);
-    const char *now = database_ask(conn, schema_sql);
+    const char *now = sql_ask(conn, schema_sql);
     if (strcmp(now, schema) != 0) {
         size_t at = 0;
         while (now[at] == schema[at])
@@ -115,15 +116,15 @@ static void test_who_could_read_reads_on(void **state)
     database_login(owner, "new_reader", "IN ROLE precisionprobe_reader");
     database_migrate(owner, 15);
     database_fill(owner, 15, "a");
-    database_execute(owner, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO old_reader");
+    sql_execute(owner, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO old_reader");
     database_migrate(owner, pp_migrations_count);
-    assert_string_equal(database_ask(owner, "SELECT * FROM reader"), "old_reader|*");
+    assert_string_equal(sql_ask(owner, "SELECT * FROM reader"), "old_reader|*");
     PGconn *reader = database_open("t_from", "old_reader");
-    assert_string_equal(database_ask(reader, "SELECT layer FROM result_detail"), "a-layer");
-    assert_string_equal(database_ask(reader, "SELECT count(*) FROM metric_sample"), "1");
+    assert_string_equal(sql_ask(reader, "SELECT layer FROM result_detail"), "a-layer");
+    assert_string_equal(sql_ask(reader, "SELECT count(*) FROM metric_sample"), "1");
     PQfinish(reader);
     reader = database_open("t_from", "new_reader");
-    assert_string_equal(database_ask(reader, "SELECT count(*) FROM session"), "0");
+    assert_string_equal(sql_ask(reader, "SELECT count(*) FROM session"), "0");
     PQfinish(reader);
     PQfinish(owner);
 }

@@ -1,8 +1,8 @@
 #include "operator/store/tests/shared_postgres.h"
 
 #include "common/tests/cmocka_all.h"
+#include "operator/store/tests/sql.h"
 
-#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,23 +26,15 @@ void shared_postgres_conninfo(char out[SHARED_POSTGRES_CONNINFO])
     read_line(path, out, SHARED_POSTGRES_CONNINFO);
 }
 
-static void execute(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_COMMAND_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
-    PQclear(r);
-}
-
 void shared_postgres_create(const char *name, char out[SHARED_POSTGRES_CONNINFO])
 {
     char sql[128];
     shared_postgres_conninfo(out);
-    PGconn *conn = PQconnectdb(out);
+    PGconn *conn = sql_connect(out);
     (void)snprintf(sql, sizeof sql, "DROP DATABASE IF EXISTS %s WITH (FORCE)", name);
-    execute(conn, sql);
+    sql_execute(conn, sql);
     (void)snprintf(sql, sizeof sql, "CREATE DATABASE %s", name);
-    execute(conn, sql);
+    sql_execute(conn, sql);
     PQfinish(conn);
     const size_t n = strlen(out);
     const int more = snprintf(out + n, SHARED_POSTGRES_CONNINFO - n, " dbname=%s", name);

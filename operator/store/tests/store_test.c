@@ -7,6 +7,7 @@
 #include "common/cleanup.h"
 #include "operator/store/migrate.h"
 #include "operator/store/tests/shared_postgres.h"
+#include "operator/store/tests/sql.h"
 
 #include <libpq-fe.h>
 #include <math.h>
@@ -48,46 +49,9 @@ static void server(const char *verb)
     assert_int_equal(system(command), 0);
 }
 
-static PGconn *open_direct(const char *conninfo)
-{
-    PGconn *conn = PQconnectdb(conninfo);
-    if (PQstatus(conn) != CONNECTION_OK)
-        fail_msg("%s", PQerrorMessage(conn));
-    return conn;
-}
-
-static void execute(PGconn *conn, const char *sql)
-{
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
-    PQclear(r);
-}
-
-/* The result as text: columns with "|", rows with "\n". */
-static char *ask(PGconn *conn, const char *sql)
-{
-    static char text[65536];
-    PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK)
-        fail_msg("%s: %s", sql, PQerrorMessage(conn));
-    size_t n = 0;
-    text[0] = '\0';
-    for (int i = 0; i < PQntuples(r); i++) {
-        for (int j = 0; j < PQnfields(r) && n < sizeof(text) - 1024; j++)
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
-                                  j   ? "|"
-                                  : i ? "\n"
-                                      : "",
-                                  PQgetisnull(r, i, j) ? "NULL" : PQgetvalue(r, i, j));
-    }
-    PQclear(r);
-    return text;
-}
-
 static void expect(fixture *f, const char *sql, const char *answer)
 {
-    assert_string_equal(ask(f->direct, sql), answer);
+    assert_string_equal(sql_ask(f->direct, sql), answer);
 }
 
 static void on_expired(uv_timer_t *timer)
@@ -172,8 +136,9 @@ static void close_store(fixture *f)
 static void go_on_as_writer(fixture *f)
 {
     close_store(f);
-    execute(f->direct, "DO $$ BEGIN CREATE ROLE store_writer LOGIN IN ROLE precisionprobe_writer; "
-                       "EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    sql_execute(f->direct,
+                "DO $$ BEGIN CREATE ROLE store_writer LOGIN IN ROLE precisionprobe_writer; "
+                "EXCEPTION WHEN duplicate_object THEN NULL; END $$");
     const size_t n = strlen(f->conninfo);
     (void)snprintf(f->conninfo + n, sizeof(f->conninfo) - n, " user=store_writer");
     open_store(f);
@@ -189,8 +154,8 @@ static fixture *start(const char *database)
     shared_postgres_create(database, f->conninfo);
     open_store(f);
     wait_schema(f);
-    f->direct = open_direct(f->conninfo);
-    execute(f->direct, "SET timezone = 'UTC'");
+    f->direct = sql_connect(f->conninfo);
+    sql_execute(f->direct, "SET timezone = 'UTC'");
     go_on_as_writer(f);
     return f;
 }
@@ -321,7 +286,7 @@ static void schema_is_made_once(void **state)
     fixture *f = start("t_once");
     char before[2048];
     (void)snprintf(before, sizeof(before), "%s",
-                   ask(f->direct, "SELECT version, name, applied_at FROM schema_migration"));
+                   sql_ask(f->direct, "SELECT version, name, applied_at FROM schema_migration"));
     assert_non_null(strstr(before, "1|0001_initial|"));
     close_store(f);
     open_store(f);
@@ -358,7 +323,7 @@ static void two_processes_migrate_at_once(void **state)
             assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
             assert_int_equal(status, 0);
         }
-        f.direct = open_direct(f.conninfo);
+        f.direct = sql_connect(f.conninfo);
         char count[16];
         (void)snprintf(count, sizeof(count), "%zu", pp_migrations_count);
         expect(&f, "SELECT count(*) FROM schema_migration", count);
@@ -390,7 +355,7 @@ static void newer_schema_is_refused(void **state)
     (void)snprintf(future, sizeof(future),
                    "INSERT INTO schema_migration VALUES (%zu, 'future', 'x')",
                    pp_migrations_count + 1);
-    execute(f->direct, future);
+    sql_execute(f->direct, future);
     const pp_store_options options = {.conninfo = f->conninfo, .on_health = on_health, .user = &h};
     f->store = pp_store_new(&f->loop, &options, &err);
     assert_non_null(f->store);
@@ -412,7 +377,7 @@ static void changed_migration_is_refused(void **state)
                                   {2, "0002_b", "def", "SELECT 2"}};
     char conninfo[SHARED_POSTGRES_CONNINFO];
     shared_postgres_conninfo(conninfo);
-    PGconn *conn = open_direct(conninfo);
+    PGconn *conn = sql_connect(conninfo);
     PGresult *r = PQexec(conn, "VALUES (1, '0001_a', 'other')");
     assert_int_equal(pp_migrate_next(r, known, 2, &out, &err), -1);
     assert_int_equal(err.code, PP_ERR_CONFLICT);
@@ -462,7 +427,7 @@ static void hostile_names_are_data(void **state)
     put_batch(f, 0);
     wait_all(f);
     assert_int_equal(f->failed, 0);
-    assert_string_equal(ask(f->direct, "SELECT name FROM layer WHERE layer = 2"), hostile);
+    assert_string_equal(sql_ask(f->direct, "SELECT name FROM layer WHERE layer = 2"), hostile);
     finish(f);
 }
 
@@ -510,7 +475,7 @@ static void killed_server_loses_and_doubles_nothing(void **state)
     assert_int_equal(counters.queued, 0);
     assert_int_equal(counters.queued_bytes, 0);
     PQfinish(f->direct);
-    f->direct = open_direct(f->conninfo);
+    f->direct = sql_connect(f->conninfo);
     expect(f, "SELECT events, steps, dropped, cost_ns, batches FROM target",
            "3000|1000|1000|100000|1000");
     expect(f, "SELECT count(*), sum(events) FROM activity", "1000|3000");
@@ -628,10 +593,10 @@ static void texts_without_end_are_cut(void **state)
     prepare_target(f);
     put_batch(f, 1);
     wait_all(f);
-    execute(f->direct,
-            "INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type) "
-            "SELECT session_uid, pod_uid, instance, process, 1000 + n, repeat('n', 512), "
-            "repeat('t', 512) FROM process, generate_series(1, 40000) n");
+    sql_execute(f->direct,
+                "INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type) "
+                "SELECT session_uid, pod_uid, instance, process, 1000 + n, repeat('n', 512), "
+                "repeat('t', 512) FROM process, generate_series(1, 40000) n");
     pp_activity *a = load(f);
     size_t bytes = 0;
     for (size_t i = 0; i < a->n_layers; i++)
@@ -708,15 +673,15 @@ static void too_much_memory_is_left_out(void **state)
     put_batch(f, 0);
     put_batch(f, 1);
     wait_all(f);
-    execute(f->direct, "UPDATE activity SET memory_steps = 7, "
-                       "memory_layer = array_fill(1, ARRAY[600000]), "
-                       "memory_phase = array_fill(0::smallint, ARRAY[600000]), "
-                       "memory_peak = array_fill(5::bigint, ARRAY[600000]), "
-                       "memory_left = array_fill(3::bigint, ARRAY[600000])");
+    sql_execute(f->direct, "UPDATE activity SET memory_steps = 7, "
+                           "memory_layer = array_fill(1, ARRAY[600000]), "
+                           "memory_phase = array_fill(0::smallint, ARRAY[600000]), "
+                           "memory_peak = array_fill(5::bigint, ARRAY[600000]), "
+                           "memory_left = array_fill(3::bigint, ARRAY[600000])");
     check_memory(f, 600000, 7);
-    execute(f->direct, "UPDATE activity SET memory_steps = 9223372036854775807, "
-                       "memory_layer = '{1}', memory_phase = '{0}', memory_peak = '{5}', "
-                       "memory_left = '{3}'");
+    sql_execute(f->direct, "UPDATE activity SET memory_steps = 9223372036854775807, "
+                           "memory_layer = '{1}', memory_phase = '{0}', memory_peak = '{5}', "
+                           "memory_left = '{3}'");
     check_memory(f, 1, INT64_MAX);
     finish(f);
 }
@@ -1435,7 +1400,7 @@ static void kernels_are_summed(void **state)
            "0||optimizer||14|0\n0|bot.0|forward|gemm|6|8000000\n0|bot.0|forward|relu|8|2000000\n"
            "1||optimizer||7|0\n1|bot.0|forward|gemm|3|4000000\n1|bot.0|forward|relu|4|1000000");
     assert_string_equal(
-        ask(f->direct, "SELECT DISTINCT layer FROM kernel WHERE phase = 'backward'"), hostile);
+        sql_ask(f->direct, "SELECT DISTINCT layer FROM kernel WHERE phase = 'backward'"), hostile);
     put_kernels(f, 1, "agent-2", 0);
     wait_all(f);
     assert_int_equal(f->failed, 0);
@@ -1493,13 +1458,13 @@ static void waits_are_summed(void **state)
            "SELECT layer, phase, call, file, line, count, steps, ns FROM host_wait "
            "ORDER BY layer COLLATE \"C\"",
            "|other|bool||0|5|2|500000\nbot.0|forward|item|train.py|41|5|3|7000000");
-    execute(f->direct, "UPDATE process SET wait_steps = 10");
+    sql_execute(f->direct, "UPDATE process SET wait_steps = 10");
     expect(f,
            "SELECT process, layer, phase, call, file, line, calls_per_step, share_of_steps, "
            "ms_per_step, session, pod_name, latest FROM result_wait ORDER BY layer COLLATE \"C\"",
            "0||other|bool||0|0.5|0.2|0.05|s1|dlrm-0|f\n"
            "0|bot.0|forward|item|train.py|41|0.5|0.3|0.7|s1|dlrm-0|f");
-    execute(f->direct, "DELETE FROM session");
+    sql_execute(f->direct, "DELETE FROM session");
     expect(f, "SELECT count(*) FROM host_wait", "0");
     finish(f);
 }
@@ -1513,9 +1478,10 @@ static void waits_without_end(void **state)
                            {1, PP_WIRE_FORWARD, 0, 0, 1, 1, 1, 20},
                            {1, PP_WIRE_FORWARD, 0, 0, 2, 1, 1, 30}};
     prepare_target(f);
-    execute(f->direct,
-            "INSERT INTO host_wait SELECT 's1', 'p1', 7, 'other', 'forward', 'item', 'f', n, 1, 1, "
-            "1 FROM generate_series(1, 19999) n");
+    sql_execute(
+        f->direct,
+        "INSERT INTO host_wait SELECT 's1', 'p1', 7, 'other', 'forward', 'item', 'f', n, 1, 1, "
+        "1 FROM generate_series(1, 19999) n");
     put_waits(f, 1, rows, 3);
     put_waits(f, 2, rows, 3);
     wait_all(f);
@@ -1567,14 +1533,14 @@ static void copies_are_summed(void **state)
     assert_int_equal(f->failed, 0);
     assert_int_equal(f->repeated, 1);
     expect(f, "SELECT copy_steps FROM process", "6");
-    execute(f->direct, "UPDATE process SET copy_steps = 8");
+    sql_execute(f->direct, "UPDATE process SET copy_steps = 8");
     expect(f,
            "SELECT process, layer, phase, type, memory, per_step, bytes_per_step, "
            "ms_per_step * 1e6, gb_per_second, session, pod_name, latest FROM result_copy "
            "ORDER BY layer COLLATE \"C\"",
            "0||other|fill||0.625|0|0|NULL|s1|dlrm-0|f\n"
            "0|bot.0|forward|h2d|pinned|0.25|1000|250|4|s1|dlrm-0|f");
-    execute(f->direct, "DELETE FROM session");
+    sql_execute(f->direct, "DELETE FROM session");
     expect(f, "SELECT count(*) FROM gpu_copy", "0");
     finish(f);
 }
@@ -1587,9 +1553,9 @@ static void copies_without_end(void **state)
     pp_wire_copy rows[] = {{1, PP_WIRE_FORWARD, PP_WIRE_D2D, 0, 1, 10, 100},
                            {1, PP_WIRE_BACKWARD, PP_WIRE_D2D, 0, 1, 20, 200}};
     prepare_target(f);
-    execute(f->direct,
-            "INSERT INTO gpu_copy SELECT 's1', 'p1', 7, n::text, 'forward', 'd2d', '', 1, 1, 1 "
-            "FROM generate_series(1, 19999) n");
+    sql_execute(f->direct,
+                "INSERT INTO gpu_copy SELECT 's1', 'p1', 7, n::text, 'forward', 'd2d', '', 1, 1, 1 "
+                "FROM generate_series(1, 19999) n");
     put_copies(f, 1, rows, 2);
     put_copies(f, 2, rows, 2);
     wait_all(f);
@@ -1626,9 +1592,9 @@ static void result_has_kernels(void **state)
     put_solution(f, 0.5, true);
     finish_session(f, "Succeeded", T0 + 6 * SECOND);
     expect(f, "SELECT DISTINCT session_phase, latest FROM result_kernel", "Succeeded|t");
-    execute(f->direct, "UPDATE process SET kernel_steps = 0");
+    sql_execute(f->direct, "UPDATE process SET kernel_steps = 0");
     expect(f, "SELECT DISTINCT calls_per_step, ms_per_step FROM result_kernel", "NULL|NULL");
-    execute(f->direct, "DELETE FROM session");
+    sql_execute(f->direct, "DELETE FROM session");
     expect(f, "SELECT count(*) FROM kernel", "0");
     finish(f);
 }
@@ -1686,8 +1652,8 @@ static void ranks_side_by_side(void **state)
            "0|bot.0|forward|2|59|79\n1|bot.0|forward|2|69|74\n2|bot.0|forward|2|89|64");
     put_target(f, "s1", "p3"); /* in place of p2, and seen later */
     wait_all(f);
-    execute(f->direct,
-            "UPDATE target SET observed_last_ns = CASE pod_uid WHEN 'p3' THEN 2 ELSE 1 END");
+    sql_execute(f->direct,
+                "UPDATE target SET observed_last_ns = CASE pod_uid WHEN 'p3' THEN 2 ELSE 1 END");
     second.own_ns = 95e6;
     put_ranks(f, "p3", &second, 1, false);
     expect(f, "SELECT pod_uid, own_ms_per_step FROM result_rank WHERE rank = 2", "p3|95");
@@ -1696,7 +1662,7 @@ static void ranks_side_by_side(void **state)
     put_ranks(f, "p1", first, 2, true);
     put_ranks(f, "p1", first, 1, false); /* of an operator that has not heard of the end */
     expect(f, "SELECT count(*) FROM rank WHERE pod_uid = 'p1'", "2");
-    execute(f->direct, "DELETE FROM session");
+    sql_execute(f->direct, "DELETE FROM session");
     expect(f, "SELECT count(*) FROM rank_item", "0");
     finish(f);
 }
@@ -1752,9 +1718,9 @@ static void kernels_without_end(void **state)
                              {1, PP_WIRE_FORWARD, 2, 5, 0},
                              {2, PP_WIRE_BACKWARD, 0, 1, 500000}};
     prepare_target(f);
-    execute(f->direct,
-            "INSERT INTO kernel SELECT 's1', 'p1', 7, 'other', 'forward', 'k' || n, 1, 1 "
-            "FROM generate_series(1, 99998) n");
+    sql_execute(f->direct,
+                "INSERT INTO kernel SELECT 's1', 'p1', 7, 'other', 'forward', 'k' || n, 1, 1 "
+                "FROM generate_series(1, 99998) n");
     for (int64_t seq = 1; seq <= 2; seq++) {
         make_kernels(&b, seq, rows, 4); /* there is room for "" and "gemm" */
         put_made(f, &b);
@@ -1796,12 +1762,12 @@ static void make_first_schema(const char *conninfo)
     pp_error err = {0};
     pp_buf sql;
     pp_buf_init(&sql, 1 << 20);
-    PGconn *conn = open_direct(conninfo);
+    PGconn *conn = sql_connect(conninfo);
     PGresult *none = PQexec(conn, pp_migrate_begin());
     assert_int_equal(pp_migrate_next(none, pp_migrations, 1, &sql, &err), 1);
     PQclear(none);
-    execute(conn, sql.data);
-    execute(conn, old_rows);
+    sql_execute(conn, sql.data);
+    sql_execute(conn, old_rows);
     PQfinish(conn);
     pp_buf_done(&sql);
 }
@@ -1816,7 +1782,7 @@ static fixture *start_from_first(const char *name)
     make_first_schema(f->conninfo);
     open_store(f);
     wait_schema(f);
-    f->direct = open_direct(f->conninfo);
+    f->direct = sql_connect(f->conninfo);
     return f;
 }
 
@@ -1952,8 +1918,8 @@ static void shared_gpus_are_told(void **state)
     wait_all(f);
     put_solution(f, 0.5, false);
     expect(f, shared_sql, "p1|t");
-    execute(f->direct, "UPDATE process SET gpus = '{GPU-b}' WHERE pod_uid = 'p2'");
-    execute(f->direct, "DELETE FROM attribution");
+    sql_execute(f->direct, "UPDATE process SET gpus = '{GPU-b}' WHERE pod_uid = 'p2'");
+    sql_execute(f->direct, "DELETE FROM attribution");
     put_solution(f, 0.5, false);
     expect(f, shared_sql, "p1|f");
     make_solution(&s, 0.5);
@@ -1996,10 +1962,10 @@ static void quality_of_solutions(void **state)
            "SELECT doubt, untold, explained, miss, expected_miss, items, items_z, idle, "
            "idle_stderr, shift_ns, shift_stderr_ns FROM result_quality WHERE method = 'regression'",
            "others use the GPU|too few|0.875|0.02|0.01|7|1.5|0.1|NULL|-2000|1000");
-    execute(f->direct, "UPDATE fit SET judged = NULL"); /* an earlier release's */
+    sql_execute(f->direct, "UPDATE fit SET judged = NULL"); /* an earlier release's */
     expect(f, "SELECT method, difference FROM result_quality ORDER BY method",
            "regression|0.001\nreplay|-0.01");
-    execute(f->direct, "UPDATE fit SET judged = false"); /* of other methods' values */
+    sql_execute(f->direct, "UPDATE fit SET judged = false"); /* of other methods' values */
     expect(f, "SELECT method FROM result_quality", "replay");
     finish(f);
 }
@@ -2294,27 +2260,28 @@ static void what_is_not_known_is_null(void **state)
     (void)state;
     fixture *f = start("t_null");
     prepare_target(f);
-    execute(f->direct,
-            "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock) VALUES "
-            "('s1', 'p1', 'agent', 0, '{GPU-a}', 'cuda');"
-            "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
-            " samples, observed_ns, step_count, truncated, step_ns, gap_ns, counted_steps, "
-            " counted_ns) SELECT 's1', 'p1', 'GPU-' || name, 1, true, 0, 0, 1000, 5, false, 1000, "
-            " gap, counted, ns FROM (VALUES ('counted', 600, 10, 1000), ('gap', NULL, 10, 1000), "
-            "  ('longer', 0, 10, 1000), ('none', 500, 0, 0), ('old', 500, NULL, NULL)) "
-            " AS v (name, gap, counted, ns);"
-            "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, "
-            " total_ns, windows) SELECT 's1', 'p1', gpu_uuid, 'job', '', '', 0, 0, 0 "
-            " FROM attribution;"
-            "INSERT INTO host_wait VALUES ('s1', 'p1', 0, '', 'other', 'item', 'f.py', 1, 9, 2, "
-            " 50)");
+    sql_execute(
+        f->direct,
+        "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock) VALUES "
+        "('s1', 'p1', 'agent', 0, '{GPU-a}', 'cuda');"
+        "INSERT INTO attribution (session_uid, pod_uid, gpu_uuid, revision, final, windows, "
+        " samples, observed_ns, step_count, truncated, step_ns, gap_ns, counted_steps, "
+        " counted_ns) SELECT 's1', 'p1', 'GPU-' || name, 1, true, 0, 0, 1000, 5, false, 1000, "
+        " gap, counted, ns FROM (VALUES ('counted', 600, 10, 1000), ('gap', NULL, 10, 1000), "
+        "  ('longer', 0, 10, 1000), ('none', 500, 0, 0), ('old', 500, NULL, NULL)) "
+        " AS v (name, gap, counted, ns);"
+        "INSERT INTO item (session_uid, pod_uid, gpu_uuid, kind, layer, phase, calls, "
+        " total_ns, windows) SELECT 's1', 'p1', gpu_uuid, 'job', '', '', 0, 0, 0 "
+        " FROM attribution;"
+        "INSERT INTO host_wait VALUES ('s1', 'p1', 0, '', 'other', 'item', 'f.py', 1, 9, 2, "
+        " 50)");
     expect(f,
            "SELECT gpu_uuid, round(counted_idle_share::numeric, 9)::float8 FROM result_detail "
            "ORDER BY gpu_uuid COLLATE \"C\"",
            "GPU-counted|0.2\nGPU-gap|NULL\nGPU-longer|0\nGPU-none|NULL\nGPU-old|NULL");
     expect(f, "SELECT calls_per_step, share_of_steps, ms_per_step FROM result_wait",
            "NULL|NULL|NULL");
-    execute(f->direct, "UPDATE process SET wait_steps = 1");
+    sql_execute(f->direct, "UPDATE process SET wait_steps = 1");
     expect(f, "SELECT calls_per_step, share_of_steps FROM result_wait", "9|1");
     finish(f);
 }
@@ -2329,9 +2296,10 @@ static void figures_that_cannot_be(void **state)
     put_replays(f, 1, false);
     put_replays(f, 2, false);
     wait_all(f);
-    execute(f->direct, "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock, "
-                       "replays, paused_ns) VALUES ('s1', 'p1', 'agent-0', 0, '{}', 'cuda', "
-                       "9223372036854775807, 9223372036854775807)");
+    sql_execute(f->direct,
+                "INSERT INTO process (session_uid, pod_uid, instance, process, gpus, clock, "
+                "replays, paused_ns) VALUES ('s1', 'p1', 'agent-0', 0, '{}', 'cuda', "
+                "9223372036854775807, 9223372036854775807)");
     const stats_seen seen = stats_of(f, "s1");
     assert_true(seen.target.paused_ns == INT64_MAX && seen.target.replays == INT64_MAX);
     finish(f);
@@ -2347,13 +2315,13 @@ static void replays_of_who_is_gone(void **state)
     prepare_target(f);
     put_replays(f, 1, false);
     wait_all(f);
-    execute(f->direct, "INSERT INTO process SELECT (jsonb_populate_record(p, "
-                       "'{\"process\": 1, \"replaying\": false}')).* FROM process p");
-    execute(f->direct, later);
+    sql_execute(f->direct, "INSERT INTO process SELECT (jsonb_populate_record(p, "
+                           "'{\"process\": 1, \"replaying\": false}')).* FROM process p");
+    sql_execute(f->direct, later);
     assert_true(stats_of(f, "s1").target.replaying);
-    execute(f->direct, later);
+    sql_execute(f->direct, later);
     assert_false(stats_of(f, "s1").target.replaying);
-    execute(f->direct, "UPDATE process SET replaying = true WHERE process = 1");
+    sql_execute(f->direct, "UPDATE process SET replaying = true WHERE process = 1");
     assert_true(stats_of(f, "s1").target.replaying);
     finish(f);
 }
@@ -2378,7 +2346,7 @@ static void statistics(void **state)
     assert_true(s.session.judged == 1 && s.session.doubted == 1 && s.session.predicted == 0);
     assert_true(isnan(s.session.least_explained));
     assert_string_equal(s.session.doubt, "sm_active: others use the GPU");
-    execute(f->direct, "UPDATE fit SET doubt = NULL");
+    sql_execute(f->direct, "UPDATE fit SET doubt = NULL");
     s = stats_of(f, "s1");
     assert_true(s.session.doubted == 0 && s.session.least_explained == 0.875);
     assert_true(s.session.judged == 1 && s.session.predicted == 1);
@@ -2490,8 +2458,8 @@ static void days_among_other_relations(void **state)
     (void)state;
     fixture *f = start("t_days");
     const pp_store_retention ages = {.samples = DAY};
-    execute(f->direct, "SELECT metric_sample_partitions(86400000000000, 86400000000000 * 100)");
-    execute(f->direct, "ANALYZE pg_class; ANALYZE pg_inherits");
+    sql_execute(f->direct, "SELECT metric_sample_partitions(86400000000000, 86400000000000 * 100)");
+    sql_execute(f->direct, "ANALYZE pg_class; ANALYZE pg_inherits");
     pp_store_retired r = retire(f, ages, T0);
     assert_int_equal(r.partitions, 10);
     assert_true(r.more);
@@ -2666,12 +2634,12 @@ static void a_workload_is_what_its_sessions_are(void **state)
            "s2|2|2|80|t|t|1 day");
     expect(f, "SELECT count(*), count(DISTINCT kind) FROM pattern_share", "4|3");
     /* What knows of fewer sessions does not come after it. */
-    execute(f->direct, "UPDATE session SET phase = 'Failed' WHERE uid = 's2'");
+    sql_execute(f->direct, "UPDATE session SET phase = 'Failed' WHERE uid = 's2'");
     assert_int_equal(make_patterns(f, "s1").n, 1);
     expect(f, "SELECT session_uid, sessions FROM pattern", "s2|2");
     expect(f, "SELECT count(*) FROM pattern_metric", "3");
     /* So does another GPU. */
-    execute(f->direct, "UPDATE session SET phase = 'Succeeded' WHERE uid = 's2'");
+    sql_execute(f->direct, "UPDATE session SET phase = 'Succeeded' WHERE uid = 's2'");
     put_usage_of(f, "s2", 20, 0.75, "8x16 float32", &(pp_chip){90, 114, 1755000, 1593000, 5120});
     assert_int_equal(make_patterns(f, "s1").n, 2);
     expect(f,
@@ -2685,7 +2653,7 @@ static void a_workload_is_what_its_sessions_are(void **state)
            "SELECT session_uid, sessions, sessions_of_other_models, gpus, steps, step_ns, "
            "last_at - first_at, models[1], model_digests, batches FROM pattern",
            "s2|1|1|1|40|20000000|00:00:00||{\"\",0123456789abcdef}|{\"\",\"16x16 float32\"}");
-    execute(f->direct, "DELETE FROM session WHERE uid = 's2'");
+    sql_execute(f->direct, "DELETE FROM session WHERE uid = 's2'");
     expect(f, "SELECT count(*) FROM pattern", "0");
     finish(f);
 }
@@ -2730,7 +2698,7 @@ static void replay_gives_the_same(void **state)
     put_sampled(f, "agent-1", 21, 70, 500000, -1400123);
     put_samples(f, samples, 4);
     put_solution(f, 0.5, true);
-    (void)snprintf(first, sizeof(first), "%s", ask(f->direct, everything_sql));
+    (void)snprintf(first, sizeof(first), "%s", sql_ask(f->direct, everything_sql));
     finish(f);
     f = start("t_replay_b");
     prepare_target(f);
