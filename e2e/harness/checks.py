@@ -20,6 +20,9 @@ TESTS_MAY = "-cert-err34-c,-bugprone-not-null-terminated-result,-bugprone-suspic
 DEBIAN = "/usr/bin/python3"
 TORCH_IMAGE = os.path.join(ROOT, "e2e/images/torch-python")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+# A file of the project, named by its path from the root.
+PLACE = re.compile(r"(?<![\w./-])(?:\.ci|charts|cli|cmake|common|controller|crds|docs|e2e|estimate|operator|page|sidecar)/(?:[\w-]+/)*"
+                   r"[\w-]+\.(?:c|h|py|js|go|sql|json|yaml|cmake|md)(?![\w.*\[])")
 
 
 class Failure(Exception):
@@ -86,7 +89,8 @@ def shell_check():
 
 
 def documents():
-    """Links between the project's own files lead somewhere, and no path of somebody's machine is in a document."""
+    """Links between the project's own files lead somewhere, files that are named exist, and no path of somebody's machine is in a
+    document."""
     wrong = []
     for name in named(".md"):
         with open(os.path.join(ROOT, name), encoding="utf-8") as file:
@@ -96,6 +100,8 @@ def documents():
                 continue
             if not os.path.exists(os.path.normpath(os.path.join(ROOT, os.path.dirname(name), target))):
                 wrong.append(f"{name}: no such file: {target}")
+        wrong += [f"{name}: no such file: {place}" for place in sorted(set(PLACE.findall(text)))
+                  if not os.path.exists(os.path.join(ROOT, place)) and not os.path.exists(os.path.join(ROOT, os.path.dirname(name), place))]
         if re.search(r"/(root|home|work)/\w+/", text):
             wrong.append(f"{name}: a path of somebody's machine")
     if wrong:
