@@ -631,7 +631,7 @@ static void listen(pp_process *p, pp_agent_pod *pod)
     if (h->copies[0] && !p->told_copies) {
         p->told_copies = true;
         PP_CLEANUP_FREE char *why = process_clean_text(h->copies, sizeof h->copies);
-        pp_warn(p->path, "copies and fills are not recorded: %s", why ? why : "?");
+        pp_info(p->path, "copies and fills are not recorded: %s", why ? why : "?"); /* by default */
     }
     if (h->memory[0] && !p->told_memory) {
         p->told_memory = true;
