@@ -201,8 +201,10 @@ static int add_session(reading *r, const pp_cell *cells, size_t n, pp_error *err
 static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
 {
     reading *r = user;
-    return r->request.kind == PP_API_SESSION ? add_session(r, cells, n, err)
-                                             : pp_api_page_row(&r->page, cells, n, err);
+    const int rc = r->request.kind == PP_API_SESSION ? add_session(r, cells, n, err)
+                                                     : pp_api_page_row(&r->page, cells, n, err);
+    /* Of a page that is full by its rows the one too many is the last that was asked for. */
+    return rc == 0 && r->page.more && r->page.rows < r->page.limit ? 1 : rc;
 }
 
 static void on_reset(void *user)

@@ -268,7 +268,9 @@ static const char rank_items_sql[] = WITH_RANKS
 /*
  * Steps whose intervals were kept one by one: those that batches of intervals hold. A step stands
  * in the batch in which it ended, its intervals in those in which they ended, which are batches of
- * the same process that touch its time. c: the process, p: the page's steps.
+ * the same process that touch its time. c: the process, p: the page's steps. As in layers_sql, a
+ * step goes out with its intervals while the next one's are read: few of many intervals fill a
+ * page.
  */
 static const char timeline_sql[] = WITH_TIMELINE
     ", c AS MATERIALIZED (SELECT t.pod_name, t.pod_uid, t.node, q.process, q.rank FROM v "
@@ -289,19 +291,20 @@ static const char timeline_sql[] = WITH_TIMELINE
     "v.uid AS \"#uid\", c.pod_uid AS \"#pod\", c.process AS \"#process\", "
     "p.begun AS \"#begin\", p.number AS \"#number\", p.number AS step, p.stretch AS capture, "
     "p.begun AS start_ns, p.took AS duration_ns, nullif(p.gap, -1) AS gap_ns, p.epoch, p.batch, "
-    "i.begun - p.begun AS \"+start_ns\", i.took AS \"+duration_ns\", "
-    "nullif(i.busy, -1) AS \"+busy_ns\", coalesce(y.name, '') AS \"+layer\", "
-    "coalesce((ARRAY[" PHASES "])[i.code + 1], 'other') AS \"+phase\" "
-    "FROM v LEFT JOIN c ON true LEFT JOIN p ON true LEFT JOIN LATERAL (SELECT u.* "
-    " FROM activity a CROSS JOIN LATERAL unnest(a.layer, a.phase, a.step, a.start, a.duration, "
-    "   a.busy) AS u (layer, code, step, begun, took, busy) "
-    " WHERE a.session_uid = v.uid AND a.pod_uid = c.pod_uid AND a.instance = p.instance "
-    "  AND a.process = c.process AND a.stretch = p.stretch AND a.dwell IS NULL "
-    "  AND a.start_ns <= p.begun + p.took AND a.end_ns >= p.begun AND u.step = p.number "
-    " ORDER BY u.begun, u.took DESC LIMIT 20000) i ON true "
-    "LEFT JOIN layer y ON y.session_uid = v.uid AND y.pod_uid = c.pod_uid "
-    " AND y.instance = p.instance AND y.process = c.process AND y.layer = i.layer "
-    "ORDER BY p.begun, p.number, i.begun, i.took DESC, i.layer, i.code";
+    "ARRAY(SELECT ROW(i.begun - p.begun, i.took, nullif(i.busy, -1), coalesce(y.name, ''), "
+    "  coalesce((ARRAY[" PHASES "])[i.code + 1], 'other')) "
+    " FROM (SELECT u.* FROM activity a CROSS JOIN LATERAL unnest(a.layer, a.phase, a.step, "
+    "   a.start, a.duration, a.busy) AS u (layer, code, step, begun, took, busy) "
+    "  WHERE a.session_uid = v.uid AND a.pod_uid = c.pod_uid AND a.instance = p.instance "
+    "   AND a.process = c.process AND a.stretch = p.stretch AND a.dwell IS NULL "
+    "   AND a.start_ns <= p.begun + p.took AND a.end_ns >= p.begun AND u.step = p.number "
+    "  ORDER BY u.begun, u.took DESC LIMIT 20000) i "
+    " LEFT JOIN layer y ON y.session_uid = v.uid AND y.pod_uid = c.pod_uid "
+    "  AND y.instance = p.instance AND y.process = c.process AND y.layer = i.layer "
+    " ORDER BY i.begun, i.took DESC, i.layer, i.code) AS \"+intervals\" "
+    "FROM v LEFT JOIN c ON true LEFT JOIN p ON true ORDER BY p.begun, p.number LIMIT $11::bigint";
+static const char *const timeline_parts[] = {"start_ns", "duration_ns", "busy_ns",
+                                             "layer",    "phase",       NULL};
 
 /* ---- patterns ---- */
 
@@ -513,6 +516,7 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
                              .uid_is_first = true,
                              .most = MOST_ROWS},
     [PP_QUERY_TIMELINE] = {.sql = timeline_sql,
+                           .parts = timeline_parts,
                            .ns = true,
                            .session = true,
                            .known = true,
