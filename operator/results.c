@@ -218,9 +218,8 @@ static int add_session(reading *r, const pp_cell *cells, size_t n, pp_error *err
     return pp_api_page_row(&r->page, all, n + 1, err);
 }
 
-static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
+static int add_row(reading *r, const pp_cell *cells, size_t n, pp_error *err)
 {
-    reading *r = user;
     switch (r->request.kind) {
     case PP_API_SESSION:
         return add_session(r, cells, n, err);
@@ -229,6 +228,14 @@ static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
     default:
         return pp_api_page_row(&r->page, cells, n, err);
     }
+}
+
+static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
+{
+    reading *r = user;
+    const int rc = add_row(r, cells, n, err);
+    /* Of a page that is full by its rows the one too many is the last that was asked for. */
+    return rc == 0 && r->page.more && r->page.rows < r->page.limit ? 1 : rc;
 }
 
 static void on_reset(void *user)

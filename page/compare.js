@@ -9,17 +9,39 @@ import { holm, studentP, welch } from "./statistics.js";
 import { sortable } from "./table.js";
 import { gap, metricName, rounded, text, value } from "./values.js";
 
+const COUNTED = "counted_ms_per_step", MARKED = "marked_ms_per_step";
 const TIMES = { ms_per_step: "Time, ms a step", busy_ms_per_step: "Busy, ms a step" };
+const STEPS = { [COUNTED]: "A step, ms", [MARKED]: "A marked step, ms" };
 const UNLIKE = { method: "the methods differ", source: "the sources differ", basis: "one is a mean over busy, the other over elapsed time" };
-const nameOfWhat = (what) => TIMES[what] || metricName(what);
+const SAME_PEAK = 0.005; // of a peak, by which two of GPUs of one model may differ
+const nameOfWhat = (what) => TIMES[what] || STEPS[what] || metricName(what);
 
 /** ms a step, and how sure that is. */
 const timeOf = (row, column) => ({ mean: row[column] ?? null, stderr: row[`${column}_stderr`] ?? null, freedom: row[`${column}_freedom`] ?? null, unit: "ms",
   reason: column === "busy_ms_per_step" && row.busy_reason ? row.busy_reason : "it took no time that is known" });
 
-/** [what, estimate] of a row's times: of the job that of steps without marks. */
-const timesOf = (row) => (row.kind === "job" ? [["ms_per_step", timeOf(row, row.counted_ms_per_step === null ? "ms_per_step" : "counted_ms_per_step")]]
+const markedStepOf = (row) => ({ mean: row.marked_steps > 0 && row.step_ns !== null ? row.step_ns / 1e6 / row.marked_steps : null,
+  stderr: row.step_ms_stderr ?? null, freedom: row.step_ms_freedom ?? null, unit: "ms", reason: "no step was marked" });
+
+/** [what, estimate] of a row's times: of the job those of whole steps. */
+const timesOf = (row) => (row.kind === "job" ? [[COUNTED, timeOf(row, COUNTED)], [MARKED, markedStepOf(row)]]
   : Object.keys(TIMES).map((column) => [column, timeOf(row, column)]));
+
+/** {metric: its peak} of a place's GPU. */
+function peaksOf(place) {
+  const found = new Map();
+  for (const row of place.job ? [...place.rows, place.job] : place.rows)
+    for (const [metric, one] of Object.entries(row.metrics)) if (typeof one.peak === "number" && !found.has(metric)) found.set(metric, one.peak);
+  return found;
+}
+
+/** Why nothing of two places is differenced; "" where it is. */
+function otherGpu(a, b) {
+  const theirs = peaksOf(b);
+  for (const [metric, peak] of peaksOf(a))
+    if (theirs.has(metric) && Math.abs(peak - theirs.get(metric)) > SAME_PEAK * Math.abs(peak)) return "the GPUs are of different models";
+  return "";
+}
 
 /** {key: {row, told: {metric: estimate}}} of a place's items; of levels of the whole GPU the job's alone. */
 function itemsOf(place) {
@@ -38,9 +60,9 @@ function unlike(a, b) {
   return "";
 }
 
-function compared(row, what, a, b) {
+function compared(row, what, a, b, other) {
   const made = { row, what, a, b, unit: (a || b).unit, p: null, z: null, difference: null, stderr: null, marked: false, reason: "" };
-  made.reason = a && b ? unlike(a, b) : "only one has it";
+  made.reason = a && b ? unlike(a, b) || other : "only one has it";
   if (made.reason) return made;
   made.difference = b.mean - a.mean;
   if (a.stderr === null || b.stderr === null) return { ...made, reason: "a standard error is not known" };
@@ -51,15 +73,27 @@ function compared(row, what, a, b) {
   return made;
 }
 
-function compareAll(a, b) {
-  const found = [];
+/** Of steps in which nothing was marked, where both tell how sure that is; marked steps are longer, and not held against others. */
+function oneStep(found) {
+  const [counted, marked] = [COUNTED, MARKED].map((what) => found.find((one) => one.what === what));
+  const told = (one) => one && (one.a?.mean ?? null) !== null && (one.b?.mean ?? null) !== null;
+  const left = told(counted) && (counted.p !== null || !told(marked) || marked.p === null) ? marked : counted;
+  return found.filter((one) => one !== left);
+}
+
+/** What changed between two places, and what of it is more than noise. */
+export function compareAll(first, second) {
+  const [a, b] = [itemsOf(first), itemsOf(second)];
+  const other = otherGpu(first, second);
+  let found = [];
   for (const key of new Set([...a.keys(), ...b.keys()])) {
     const [x, y] = [a.get(key), b.get(key)];
     for (const what of new Set([...(x?.told.keys() || []), ...(y?.told.keys() || [])])) {
       const [p, q] = [x?.told.get(what), y?.told.get(what)];
-      if (p?.mean !== null || q?.mean !== null) found.push(compared((y || x).row, what, p, q));
+      if (p?.mean !== null || q?.mean !== null) found.push(compared((y || x).row, what, p, q, other));
     }
   }
+  found = oneStep(found);
   const told = found.filter((one) => one.p !== null);
   holm(told.map((one) => one.p)).forEach((marked, n) => { told[n].marked = marked; });
   return found;
@@ -117,18 +151,17 @@ function list(items, only, onchoose) {
 async function side(one, key, signal) {
   const [whole, { items }] = await Promise.all([readSession(one, signal), rows(one, "layers", signal, enoughFor(key || ""))]);
   const all = places(items);
-  if (!all.length) return { one: whole, all, items: null };
-  const place = chosen(all, key);
-  return { one: whole, all, place, items: itemsOf(place) };
+  if (!all.length) return { one: whole, all, place: null };
+  return { one: whole, all, place: chosen(all, key) };
 }
 
 async function draw(spot, pair, query, signal) {
   const sides = await Promise.all(pair.map((one, n) => side(one, query.get(`at-${"ab"[n]}`), signal)));
-  if (sides.some((one) => !one.items)) {
+  if (sides.some((one) => !one.place)) {
     replace(spot, element("p", {}, "One of the two has no results yet."));
     return;
   }
-  const items = compareAll(sides[0].items, sides[1].items);
+  const items = compareAll(sides[0].place, sides[1].place);
   const chooseplaces = sides.map((one, n) => placeChoice(one.one, one.all, one.place, (key) => choose(`at-${"ab"[n]}`, key)));
   const place = element("div");
   const show = (only) => replace(place, ...list(items, only, (next) => {

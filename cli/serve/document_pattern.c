@@ -1,3 +1,4 @@
+#include "cli/formats/figures.h"
 #include "cli/serve/document_rows.h"
 #include "common/cleanup.h"
 #include "common/json.h"
@@ -78,6 +79,13 @@ static int set_lists(json_t *to, const json_t *pattern)
     return made && rc == 0 ? 0 : -1;
 }
 
+/* Times of processes that name no GPU count where there is nothing else. */
+static json_int_t count_gpus(const json_t *results)
+{
+    const size_t named = pp_figure_gpus(results);
+    return (json_int_t)(named ? named : json_array_size(json_object_get(results, "gpus")));
+}
+
 json_t *pp_document_pattern(const pp_training *training, const char *uid)
 {
     const json_t *of = json_object_get(training->results, "pattern");
@@ -91,8 +99,7 @@ json_t *pp_document_pattern(const pp_training *training, const char *uid)
         "{s:s, s:s, s:s, s:s, s:O?, s:i, s:I, s:O?, s:O?, s:s, s:i, s:i, s:O?, s:O?, s:o, s:b}",
         "namespace", "local", "pattern", training->name, "workload_kind", "Run", "workload_name",
         training->name, "bound", json_object_get(of, "bound"), "sessions", 1, "gpus",
-        (json_int_t)json_array_size(json_object_get(training->results, "gpus")), "steps",
-        json_object_get(of, "steps"), "last_finished",
+        count_gpus(training->results), "steps", json_object_get(of, "steps"), "last_finished",
         json_object_get(training->results, "finished"), "last_session", uid,
         "sessions_of_other_models", 0, "sessions_on_other_gpus", 0, "gpu_model",
         json_object_get(of, "gpuModel"), "undisturbed", json_object_get(step, "undisturbed"),

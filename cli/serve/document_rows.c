@@ -4,7 +4,9 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/metric.h"
+#include "common/vector.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +108,60 @@ static int add_list(const view *v, const json_t *list, const field *fields, bool
     return 0;
 }
 
+static double number_at(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static json_t *known(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* ---- ranks ---- */
+
+/* Of n sorted values, one of which is `own`: the median of the others (median_of_others of SQL). */
+static double median_of_others(const double *sorted, size_t n, double own)
+{
+    size_t k = 0;
+    if (n < 2)
+        return (double)NAN;
+    while (k + 1 < n && sorted[k] < own)
+        k++;
+    const size_t low = (n - 2) / 2, high = (n - 1) / 2;
+    return (sorted[low + (low >= k)] + sorted[high + (high >= k)]) / 2;
+}
+
+static int add_others(json_t *rows)
+{
+    static const char own[] = "own_ms_per_step";
+    size_t i, n = 0;
+    json_t *row;
+    PP_CLEANUP_FREE double *sorted = calloc(json_array_size(rows) + 1, sizeof *sorted);
+    if (!sorted)
+        return -1;
+    json_array_foreach(rows, i, row)
+    {
+        if (isfinite(number_at(row, own)))
+            sorted[n++] = number_at(row, own);
+    }
+    pp_sort_doubles(sorted, n);
+    json_array_foreach(rows, i, row)
+    {
+        const double its = number_at(row, own);
+        const double others = isfinite(its) ? median_of_others(sorted, n, its) : its;
+        if (json_object_set_new(row, "others_own_ms_per_step", known(others)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int add_ranks(const view *v, const json_t *list)
+{
+    return add_list(v, list, rank_fields, true) < 0 ? -1 : add_others(v->rows);
+}
+
 /* ---- layers ---- */
 
 static int complete_layers(json_t *rows, const char *uid)
@@ -162,25 +218,48 @@ static int add_quality(const view *v, const json_t *gpu, const char *key, const 
     return 0;
 }
 
+/* ms of a step in which the item's kernels ran. */
+static double sum_of_kernels(const json_t *kernels)
+{
+    size_t i;
+    json_t *kernel;
+    double sum = 0;
+    json_array_foreach(kernels, i, kernel) sum += number_at(kernel, "millisecondsPerStep");
+    return sum;
+}
+
+static int add_kernels_of(const view *v, const json_t *item, const char *phase)
+{
+    size_t i;
+    json_t *kernel;
+    const json_t *kernels = json_object_get(item, "kernels");
+    const double all = sum_of_kernels(kernels);
+    json_array_foreach(kernels, i, kernel)
+    {
+        json_t *row = begin_row(v, kernel, kernel_fields);
+        const double share = number_at(kernel, "millisecondsPerStep") / all;
+        if (!row || json_object_set_new(row, "process", json_integer(0)) < 0 ||
+            json_object_set(row, "layer", json_object_get(item, "layer")) < 0 ||
+            json_object_set_new(row, "phase", phase ? json_string(phase) : json_null()) < 0 ||
+            json_object_set_new(row, "share", known(share)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int add_kernels(const view *v, const json_t *gpu)
 {
-    size_t i, k;
-    json_t *item, *kernel;
+    size_t i;
+    json_t *item;
     json_array_foreach(json_object_get(gpu, "items"), i, item)
     {
         const char *kind = pp_json_get_string(item, "kind", NULL);
-        const bool layer = kind && strcmp(kind, "layer") == 0;
         if (!kind || strcmp(kind, "job") == 0) /* whose are sums */
             continue;
-        json_array_foreach(json_object_get(item, "kernels"), k, kernel)
-        {
-            json_t *row = begin_row(v, kernel, kernel_fields);
-            json_t *phase = layer ? json_incref(json_object_get(item, "phase")) : json_string(kind);
-            if (!row || json_object_set_new(row, "process", json_integer(0)) < 0 ||
-                json_object_set(row, "layer", json_object_get(item, "layer")) < 0 ||
-                json_object_set_new(row, "phase", phase) < 0)
-                return -1;
-        }
+        const char *phase =
+            strcmp(kind, "layer") == 0 ? pp_json_get_string(item, "phase", NULL) : kind;
+        if (add_kernels_of(v, item, phase) < 0)
+            return -1;
     }
     return 0;
 }
@@ -218,9 +297,8 @@ json_t *pp_document_rows(const pp_training *training, const char *name, const ch
             ? add_list(&v, pp_json_get(results, "hostWaits", "calls", NULL), wait_fields, false)
         : strcmp(name, "copies") == 0
             ? add_list(&v, pp_json_get(results, "copies", "items", NULL), copy_fields, false)
-        : strcmp(name, "ranks") == 0
-            ? add_list(&v, json_object_get(results, "ranks"), rank_fields, true)
-            : add_of_gpus(&v, name);
+        : strcmp(name, "ranks") == 0 ? add_ranks(&v, json_object_get(results, "ranks"))
+                                     : add_of_gpus(&v, name);
     if (rc == 0)
         return v.rows;
     (void)pp_error_nomem(err);

@@ -17,13 +17,14 @@ import pytest
 import folder
 
 ITEM = {"kind": "layer", "layer": "bot.0", "type": "Linear", "phase": "forward", "calls": 60, "millisecondsPerStep": 7.125, "share": 0.7,
-        "kernels": [{"name": "gemm", "callsPerStep": 2.0, "millisecondsPerStep": 3.5}],
+        "kernels": [{"name": "gemm", "callsPerStep": 2.0, "millisecondsPerStep": 3.5}, {"name": "copy", "callsPerStep": 1.0, "millisecondsPerStep": 0.5}],
         "metrics": {"SMActive": {"mean": 0.8, "standardError": 0.0123456789, "unit": "share of 1", "method": "regression"}}}
 GPU = {"gpu": folder.GPU, "steps": 60, "stepMs": 10.0, "items": [ITEM, {**ITEM, "kind": "optimizer", "layer": "", "phase": ""}],
        "quality": {"SMActive": {"method": "regression", "doubt": None, "untold": None, "explained": 0.75, "miss": 0.01, "expectedMiss": 0.02,
                                 "items": 2, "itemsZ": 1.5, "idle": 0.0, "idleStandardError": 0.001, "shiftMs": 1.5, "shiftStandardErrorMs": None}},
        "closure": {"DRAMActive": {"held": 0.5, "difference": -0.01, "windows": 40}}}
-RANK = {"process": 0, "rank": 0, "worldSize": 2, "steps": 60, "stepMs": 10.0, "waitMs": 1.5, "ownMs": 8.5, "ownStandardErrorMs": 0.25, "items": []}
+RANK = {"process": 0, "rank": 0, "worldSize": 5, "steps": 60, "stepMs": 10.0, "waitMs": 1.5, "ownMs": 8.5, "ownStandardErrorMs": 0.25, "items": []}
+RANKS = [{**RANK, "process": n, "rank": n, "ownMs": own} for n, own in enumerate((8.5, 7.0, 7.5, None, 8.0))]
 WAIT = {"layer": "", "phase": "other", "call": "item", "file": "a<b>.py", "line": 41, "callsPerStep": 1.0, "shareOfSteps": 0.5, "millisecondsPerStep": 2.25}
 COPY = {"layer": "", "phase": "other", "type": "h2d", "memory": "pinned", "perStep": 1.0, "bytesPerStep": 3e8, "millisecondsPerStep": 0.5,
         "gigabytesPerSecond": 600.0}
@@ -31,7 +32,7 @@ PATTERN = {"bound": "Memory", "shares": "busy", "steps": 60, "boundLead": {"valu
            "step": {"milliseconds": {"value": 10.5, "standardError": 0.5}, "undisturbed": True}, "bounds": [{"by": "Memory", "share": {"value": 0.625}}],
            "time": [{"layerType": "Linear", "share": {"value": 0.5, "standardError": 0.25}}, {"phase": "optimizer", "share": {"value": 0.125}}],
            "metrics": [{"name": "SMActive", "source": "layers", "mean": {"value": 0.75, "standardError": 0.0625}}]}
-RESULTS = {**folder.RESULTS, "gpus": [GPU], "ranks": [RANK], "hostWaits": {"steps": 60, "calls": [WAIT]}, "copies": {"steps": 60, "items": [COPY]},
+RESULTS = {**folder.RESULTS, "gpus": [GPU, {"gpu": "", "items": []}], "ranks": RANKS, "hostWaits": {"steps": 60, "calls": [WAIT]}, "copies": {"steps": 60, "items": [COPY]},
            "pattern": PATTERN}
 
 
@@ -111,14 +112,23 @@ def test_rows_are_those_of_the_results(at):
     assert (replays["method"], replays["metric"], replays["held"], replays["difference"], replays["windows"]) == (
         "replay", "dram_active", 0.5, -0.01, 40)
     kernels = items(at, "kernels")
-    assert [(k["layer"], k["phase"], k["kernel"], k["calls_per_step"], k["ms_per_step"]) for k in kernels] == [
-        ("bot.0", "forward", "gemm", 2.0, 3.5), ("", "optimizer", "gemm", 2.0, 3.5)]
+    assert [(k["layer"], k["phase"], k["kernel"], k["calls_per_step"], k["ms_per_step"], k["share"]) for k in kernels] == [
+        ("bot.0", "forward", "gemm", 2.0, 3.5, 0.875), ("bot.0", "forward", "copy", 1.0, 0.5, 0.125), ("", "optimizer", "gemm", 2.0, 3.5, 0.875),
+        ("", "optimizer", "copy", 1.0, 0.5, 0.125)]
     wait, = items(at, "waits")
     assert (wait["file"], wait["line"], wait["share_of_steps"], wait["process"]) == ("a<b>.py", 41, 0.5, 0)
     copy, = items(at, "copies")
     assert (copy["type"], copy["bytes_per_step"], copy["gb_per_second"]) == ("h2d", 3e8, 600.0)
-    rank, = items(at, "ranks")
-    assert (rank["rank"], rank["world_size"], rank["own_ms_per_step"], rank["own_stderr_ms"]) == (0, 2, 8.5, 0.25)
+    ranks = items(at, "ranks")
+    assert (ranks[0]["rank"], ranks[0]["world_size"], ranks[0]["own_ms_per_step"], ranks[0]["own_stderr_ms"]) == (0, 5, 8.5, 0.25)
+    assert [rank["others_own_ms_per_step"] for rank in ranks] == [7.5, 8.0, 8.0, None, 7.5]  # medians of the other three
+
+
+def test_a_rank_without_others(tmp_path):
+    (tmp_path / "alone.json").write_text(json.dumps({**RESULTS, "ranks": [RANK]}))
+    with serving("--serve=0", tmp_path / "alone.json") as one:
+        rank, = document(one, "namespaces/local/sessions/alone/ranks")["items"]
+        assert rank["own_ms_per_step"] == 8.5 and rank["others_own_ms_per_step"] is None
 
 
 def test_the_timeline_is_that_of_the_batches(at):
@@ -135,6 +145,7 @@ def test_the_pattern_is_that_of_the_results(at):
     head = document(at, "namespaces/local/patterns")["items"][0]
     whole = document(at, "namespaces/local/patterns/one%20run")
     assert {name: whole[name] for name in head} == head
+    assert whole["gpus"] == 1  # as the database counts: what names no GPU beside one that is named is none
     assert (whole["bound"], whole["lead"], whole["lead_stderr"], whole["step_ns"], whole["step_ns_stderr"], whole["idle"], whole["busy"]) == (
         "Memory", 0.25, 0.125, 10.5e6, 0.5e6, None, True)
     assert whole["bounds"] == [{"kind": "bound", "name": "Memory", "share": 0.625, "share_stderr": None, "achieved": None,

@@ -18,12 +18,14 @@ void pp_api_page_init(pp_api_page *page, pp_api_kind kind, int64_t limit)
     *page = (pp_api_page){.kind = kind, .limit = limit};
     pp_buf_init(&page->body, PP_API_MAX_BODY);
     pp_buf_init(&page->next, PP_API_MAX_CURSOR);
+    pp_buf_init(&page->before, PP_API_MAX_CURSOR);
 }
 
 void pp_api_page_done(pp_api_page *page)
 {
     pp_buf_done(&page->body);
     pp_buf_done(&page->next);
+    pp_buf_done(&page->before);
 }
 
 void pp_api_page_reset(pp_api_page *page)
@@ -95,6 +97,14 @@ static bool has_key(const pp_cell *cells, size_t n)
     return any;
 }
 
+static void swap_cursors(pp_api_page *page)
+{
+    const pp_buf next = page->next;
+    page->next = page->before;
+    page->before = next;
+}
+
+/* Of the row that begins; that of the row before is kept. */
 static int write_cursor(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
 {
     pp_api_key keys[PP_API_MAX_KEYS];
@@ -105,6 +115,7 @@ static int write_cursor(pp_api_page *page, const pp_cell *cells, size_t n, pp_er
                                      .number = cells[i].number,
                                      .text = cells[i].text};
     }
+    swap_cursors(page);
     pp_buf_reset(&page->next);
     return pp_api_cursor_write(page->kind, keys, k, &page->next, err);
 }
@@ -140,6 +151,7 @@ static int end_row(pp_api_page *page, pp_error *err)
 
 static int begin_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
 {
+    page->behind = page->body.len;
     if (end_row(page, err) < 0 || put(&page->body, page->rows ? ",\n{" : "\n{", err) < 0 ||
         write_section(&page->body, cells, n, PP_CELL_ROW, err) < 0)
         return -1;
@@ -152,8 +164,29 @@ static int begin_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error
     return write_cursor(page, cells, n, err);
 }
 
+/* Takes back what was written from there on. */
+static void cut_body(pp_api_page *page, size_t at)
+{
+    page->body.len = at;
+    page->body.data[at] = '\0';
+}
+
+/* A part from `at` on is one too many. */
+static void leave_out(pp_api_page *page, size_t at, bool nested)
+{
+    if (page->rows == 1) {
+        cut_body(page, at);
+        page->nested = nested;
+        return;
+    }
+    cut_body(page, page->behind);
+    swap_cursors(page);
+    page->rows--;
+    page->more = true;
+}
+
 /* A part of the row: there is none where its first cell is not known. */
-static int add_part(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
+static int write_part(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
 {
     while (n > 0 && cells->section != PP_CELL_NESTED) {
         cells++;
@@ -174,6 +207,23 @@ static int add_part(pp_api_page *page, const pp_cell *cells, size_t n, pp_error 
         write_section(&page->body, cells, n, PP_CELL_NESTED, err) < 0)
         return -1;
     return put(&page->body, "}", err);
+}
+
+static int add_part(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err)
+{
+    const size_t at = page->body.len;
+    const bool nested = page->nested;
+    pp_error own;
+    own.code = PP_OK;
+    const int rc = write_part(page, cells, n, &own);
+    if (rc < 0 && own.code != PP_ERR_TOO_LARGE) {
+        if (err)
+            *err = own;
+        return -1;
+    }
+    if (rc < 0 || page->body.len > PP_API_MAX_BODY - PP_API_END_BODY)
+        leave_out(page, at, nested);
+    return 0;
 }
 
 /* Whether it goes on with the row before. */

@@ -15,6 +15,7 @@
 enum {
     PP_API_MAX_BODY = 6 << 20,  /**< bytes */
     PP_API_FULL_BODY = 4 << 20, /**< past it no row begins */
+    PP_API_END_BODY = 8 << 10,  /**< of these, kept for what ends the document */
 };
 
 typedef struct pp_api_page {
@@ -26,7 +27,9 @@ typedef struct pp_api_page {
     bool nested;      /**< the row has a part already */
     char version[65]; /**< of all that is read; "": there is nothing */
     pp_buf body;
-    pp_buf next; /**< the cursor of the row that is being written */
+    size_t behind; /**< bytes of the body behind which the row that is being written stands */
+    pp_buf next;   /**< the cursor of that row ... */
+    pp_buf before; /**< ... and of the one before it */
 } pp_api_page;
 
 /** `limit`: rows. */
@@ -38,7 +41,9 @@ void pp_api_page_reset(pp_api_page *page);
 
 /**
  * Takes a row; one whose key is not known only tells the document's top. What begins with a nested
- * cell is a further part of the row before. Past the limit, or a full body, rows are left out.
+ * cell is a further part of the row before. Past the limit, or a full body, rows are left out. A
+ * row whose parts do not fit is left to the next page, where it stands alone: parts that do not fit
+ * there are left out.
  */
 int pp_api_page_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error *err);
 

@@ -21,6 +21,7 @@ typedef struct read_call {
     uint64_t who;
     int lane; /* whose connection has it; -1: it waits */
     bool cancelled;
+    bool enough; /* no further row is wanted */
     pp_query_row_fn row;
     pp_query_reset_fn reset;
     pp_query_done_fn done;
@@ -57,6 +58,17 @@ struct pp_reader {
 
 /* ---- rows ---- */
 
+static void end_in_database(pp_reader *reader, int lane);
+
+/* What is left of it is not read, and not asked for again. */
+static int stop_reading(read_call *c, pp_error *err)
+{
+    c->enough = true;
+    c->job.max_attempts = 1;
+    end_in_database(c->reader, c->lane);
+    return pp_error_set(err, PP_ERR_UNAVAILABLE, "no more is wanted");
+}
+
 static int take_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
 {
     read_call *c = (read_call *)job;
@@ -66,7 +78,8 @@ static int take_row(pp_job *job, int index, const PGresult *r, int row, pp_error
         return pp_error_set(err, PP_ERR_UNAVAILABLE, "nobody waits for it");
     if (index < job->n - 1)
         return row == 0 ? pp_query_rows_terms(&c->rows, r, err) : 0;
-    return pp_query_row(&c->rows, r, row, c->row, c->user, err);
+    const int rc = pp_query_row(&c->rows, r, row, c->row, c->user, err);
+    return rc > 0 ? stop_reading(c, err) : rc;
 }
 
 /* ---- queue ---- */
@@ -129,7 +142,7 @@ static void on_reset(pp_job *job)
 {
     read_call *c = (read_call *)job;
     pp_query_rows_reset(&c->rows);
-    if (!c->cancelled)
+    if (!c->cancelled && !c->enough)
         c->reset(c->user);
 }
 
@@ -144,7 +157,7 @@ static void on_done(pp_job *job, const pp_error *error)
     pp_reader *reader = c->reader;
     reader->running[c->lane] = NULL;
     if (!c->cancelled)
-        c->done(c->user, error);
+        c->done(c->user, c->enough ? NULL : error);
     pump(reader);
 }
 
@@ -290,9 +303,8 @@ static void on_asked_to_end(uv_work_t *work, int status)
 
 /* Its connection carries nothing else until that is over: it would end what is not meant. Where it
  * cannot be asked for, the query's time in the database is limited all the same. */
-static void cancel_running(pp_reader *reader, int lane)
+static void end_in_database(pp_reader *reader, int lane)
 {
-    reader->running[lane]->cancelled = true;
     if (reader->held[lane] || reader->cancels >= MAX_CANCELS)
         return;
     PGcancel *cancel = pp_connection_canceller(reader->connections[lane]);
@@ -312,8 +324,10 @@ static void cancel_running(pp_reader *reader, int lane)
 void pp_reader_cancel(pp_reader *reader, pp_query_id id)
 {
     for (int i = 0; i < reader->n; i++) {
-        if (reader->running[i] && reader->running[i]->id == id)
-            cancel_running(reader, i);
+        if (!reader->running[i] || reader->running[i]->id != id)
+            continue;
+        reader->running[i]->cancelled = true;
+        end_in_database(reader, i);
     }
     for (read_call *c = reader->waiting; c; c = c->next) {
         if (c->id != id)

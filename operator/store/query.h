@@ -89,7 +89,7 @@ typedef struct pp_query {
 } pp_query;
 
 /** The rows come in the order of their keys. What goes on with the row before comes with what is
- * nested alone. -1 ends the query with *err. */
+ * nested alone. -1 ends the query with *err; 1 ends it well: no more is wanted, nor read. */
 typedef int (*pp_query_row_fn)(void *user, const pp_cell *cells, size_t n, pp_error *err);
 /** The rows so far count for nothing: they come again. */
 typedef void (*pp_query_reset_fn)(void *user);

@@ -278,9 +278,11 @@ static int hand_on_records(pp_query_rows *rows, const PGresult *r, int row, int 
         const size_t first = out->n;
         record one = {0};
         one.data = pp_row_array_next(&records, &one.left);
-        if (add_record(rows, one, out, err) < 0 || add_terms(rows, first, out, err) < 0 ||
-            fn(user, out->at, out->n, err) < 0)
+        if (add_record(rows, one, out, err) < 0 || add_terms(rows, first, out, err) < 0)
             return -1;
+        const int rc = fn(user, out->at, out->n, err);
+        if (rc != 0)
+            return rc;
         out->n = 0;
     }
     return 0;

@@ -40,8 +40,8 @@ void pp_query_rows_reset(pp_query_rows *rows);
  * complete each record. Copies it. */
 int pp_query_rows_terms(pp_query_rows *rows, const PGresult *terms, pp_error *err);
 
-/** Hands on one row: at once what is new, then each further part of it. -1 with what `fn` set, or
- * PP_ERR_INTERNAL for a type that is not read. */
+/** Hands on one row: at once what is new, then each further part of it, until `fn` wants no more,
+ * which 1 says. -1 with what `fn` set, or PP_ERR_INTERNAL for a type that is not read. */
 int pp_query_row(pp_query_rows *rows, const PGresult *r, int row, pp_query_row_fn fn, void *user,
                  pp_error *err);
 

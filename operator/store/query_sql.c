@@ -268,7 +268,9 @@ static const char rank_items_sql[] = WITH_RANKS
 /*
  * Steps whose intervals were kept one by one: those that batches of intervals hold. A step stands
  * in the batch in which it ended, its intervals in those in which they ended, which are batches of
- * the same process that touch its time. c: the process, p: the page's steps.
+ * the same process that touch its time. c: the process, p: the page's steps. As in layers_sql, a
+ * step goes out with its intervals while the next one's are read: few of many intervals fill a
+ * page.
  */
 static const char timeline_sql[] = WITH_TIMELINE
     ", c AS MATERIALIZED (SELECT t.pod_name, t.pod_uid, t.node, q.process, q.rank FROM v "
@@ -289,19 +291,20 @@ static const char timeline_sql[] = WITH_TIMELINE
     "v.uid AS \"#uid\", c.pod_uid AS \"#pod\", c.process AS \"#process\", "
     "p.begun AS \"#begin\", p.number AS \"#number\", p.number AS step, p.stretch AS capture, "
     "p.begun AS start_ns, p.took AS duration_ns, nullif(p.gap, -1) AS gap_ns, p.epoch, p.batch, "
-    "i.begun - p.begun AS \"+start_ns\", i.took AS \"+duration_ns\", "
-    "nullif(i.busy, -1) AS \"+busy_ns\", coalesce(y.name, '') AS \"+layer\", "
-    "coalesce((ARRAY[" PHASES "])[i.code + 1], 'other') AS \"+phase\" "
-    "FROM v LEFT JOIN c ON true LEFT JOIN p ON true LEFT JOIN LATERAL (SELECT u.* "
-    " FROM activity a CROSS JOIN LATERAL unnest(a.layer, a.phase, a.step, a.start, a.duration, "
-    "   a.busy) AS u (layer, code, step, begun, took, busy) "
-    " WHERE a.session_uid = v.uid AND a.pod_uid = c.pod_uid AND a.instance = p.instance "
-    "  AND a.process = c.process AND a.stretch = p.stretch AND a.dwell IS NULL "
-    "  AND a.start_ns <= p.begun + p.took AND a.end_ns >= p.begun AND u.step = p.number "
-    " ORDER BY u.begun, u.took DESC LIMIT 20000) i ON true "
-    "LEFT JOIN layer y ON y.session_uid = v.uid AND y.pod_uid = c.pod_uid "
-    " AND y.instance = p.instance AND y.process = c.process AND y.layer = i.layer "
-    "ORDER BY p.begun, p.number, i.begun, i.took DESC, i.layer, i.code";
+    "ARRAY(SELECT ROW(i.begun - p.begun, i.took, nullif(i.busy, -1), coalesce(y.name, ''), "
+    "  coalesce((ARRAY[" PHASES "])[i.code + 1], 'other')) "
+    " FROM (SELECT u.* FROM activity a CROSS JOIN LATERAL unnest(a.layer, a.phase, a.step, "
+    "   a.start, a.duration, a.busy) AS u (layer, code, step, begun, took, busy) "
+    "  WHERE a.session_uid = v.uid AND a.pod_uid = c.pod_uid AND a.instance = p.instance "
+    "   AND a.process = c.process AND a.stretch = p.stretch AND a.dwell IS NULL "
+    "   AND a.start_ns <= p.begun + p.took AND a.end_ns >= p.begun AND u.step = p.number "
+    "  ORDER BY u.begun, u.took DESC LIMIT 20000) i "
+    " LEFT JOIN layer y ON y.session_uid = v.uid AND y.pod_uid = c.pod_uid "
+    "  AND y.instance = p.instance AND y.process = c.process AND y.layer = i.layer "
+    " ORDER BY i.begun, i.took DESC, i.layer, i.code) AS \"+intervals\" "
+    "FROM v LEFT JOIN c ON true LEFT JOIN p ON true ORDER BY p.begun, p.number LIMIT $11::bigint";
+static const char *const timeline_parts[] = {"start_ns", "duration_ns", "busy_ns",
+                                             "layer",    "phase",       NULL};
 
 /* ---- patterns ---- */
 
@@ -376,19 +379,28 @@ static const char workloads_sql[] =
     "w.workload_name LIMIT $2::bigint";
 
 /*
- * g: the workload's GPUs; a pod's times of processes that name none ('') count where it has nothing
- * else. i: of its items, per step, the mean over all GPUs: one that lacks an item has none of its
- * time. k: layers by their time. $6: one more than are told apart.
+ * g: the workload's GPUs that are like most of them, as pp_merge_select() has it; a pod's times of
+ * processes that name none ('') count where it has nothing else. i: of its items, per step, the
+ * mean over these GPUs: one that lacks an item has none of its time. k: layers by their time. $6:
+ * one more than are told apart.
  */
+#define LIKE_MOST                                                                                  \
+    "(SELECT f.chip, f.gpu_model FROM found f GROUP BY 1, 2 ORDER BY count(*) DESC, f.chip[2] "    \
+    " DESC NULLS LAST, f.chip DESC NULLS LAST, f.gpu_model COLLATE \"C\" DESC NULLS LAST LIMIT "   \
+    "1) "
 #define GPU_ITEMS                                                                                  \
-    "WITH g AS MATERIALIZED (SELECT a.*, t.cost_ns FROM session s "                                \
+    "WITH found AS MATERIALIZED (SELECT a.*, t.cost_ns, u.chip, u.gpu_model FROM session s "       \
     " JOIN target t ON t.session_uid = s.uid AND t.namespace = s.namespace "                       \
     "  AND t.workload_kind = $4::text AND t.workload_name = $5::text "                             \
     " JOIN attribution a ON a.session_uid = t.session_uid AND a.pod_uid = t.pod_uid "              \
     "  AND a.final AND a.step_count > 0 AND (a.gpu_uuid <> '' OR NOT EXISTS (SELECT 1 "            \
     "   FROM attribution o WHERE o.session_uid = a.session_uid AND o.pod_uid = a.pod_uid "         \
     "   AND o.gpu_uuid <> '')) "                                                                   \
+    " LEFT JOIN usage u ON u.session_uid = a.session_uid AND u.pod_uid = a.pod_uid "               \
+    "  AND u.gpu_uuid = a.gpu_uuid "                                                               \
     " WHERE s.uid = $3::text AND s.namespace = $1::text AND s.name = $2::text), "                  \
+    "g AS MATERIALIZED (SELECT f.* FROM found f JOIN " LIKE_MOST                                   \
+    " m ON f.chip IS NOT DISTINCT FROM m.chip AND f.gpu_model IS NOT DISTINCT FROM m.gpu_model), " \
     "n AS MATERIALIZED (SELECT nullif(count(*), 0)::float8 AS gpus FROM g), "                      \
     "i AS MATERIALIZED (SELECT i.kind, i.layer, i.phase, "                                         \
     "  sum(i.total_ns / 1e9::float8 / g.step_count) / min(n.gpus) AS seconds, "                    \
@@ -398,21 +410,35 @@ static const char workloads_sql[] =
     " WHERE i.kind NOT IN ('idle', 'job') GROUP BY i.kind, i.layer, i.phase), "                    \
     "k AS MATERIALIZED (SELECT layer, row_number() OVER (ORDER BY sum(seconds) DESC, "             \
     "  layer COLLATE \"C\") AS place FROM i WHERE kind = 'layer' GROUP BY layer), "
-/* What one GPU has cost the training is its pod's: it counts once. */
+/* Of values of unlike kinds, which are never averaged, those of most GPUs. */
+#define MEANS_OF_MOST(kinds, rows)                                                                 \
+    "(SELECT json_object_agg(metric, mean) FROM (SELECT DISTINCT ON (metric) metric, mean "        \
+    " FROM (SELECT metric, told, avg(mean) AS mean, count(*) AS n FROM (SELECT x.metric, x.mean, " \
+    "concat_ws('/', " kinds ") AS told " rows                                                      \
+    "   AND x.mean IS NOT NULL) x GROUP BY metric, told) x ORDER BY metric, n DESC, told) x) "
+#define MEANS_OF_USAGES                                                                            \
+    MEANS_OF_MOST("x.source", "FROM g JOIN usage_metric x USING (session_uid, pod_uid, gpu_uuid) " \
+                              "WHERE true ")
+#define MEANS_OF_ITEMS                                                                             \
+    MEANS_OF_MOST("x.method, x.source, x.basis",                                                   \
+                  "FROM g JOIN estimate x ON x.session_uid = g.session_uid "                       \
+                  "AND x.pod_uid = g.pod_uid AND x.gpu_uuid = g.gpu_uuid AND x.kind = r.kind "     \
+                  "AND x.layer = r.layer WHERE x.phase = r.phase ")
+/* u: usages, and whether its shares are of the time that all are told of: of the time in which
+ * kernels ran, where any is. What one GPU has cost the training is its pod's: it counts once. */
 #define WORKLOAD_HEAD                                                                              \
+    "u AS MATERIALIZED (SELECT x.*, x.busy = bool_or(x.busy) OVER () AS alike "                    \
+    " FROM g JOIN usage x USING (session_uid, pod_uid, gpu_uuid)), "                               \
     "h AS MATERIALIZED (SELECT n.gpus, (SELECT count(*) FROM k) AS layers, "                       \
-    "  u.step_ns / 1e9 AS step_seconds, u.idle, "                                                  \
+    "  t.step_ns / 1e9 AS step_seconds, t.idle, "                                                  \
     "  c.cost / nullif(c.took, 0) AS cost, (SELECT coalesce((spec->>'overheadBudgetPercent')"      \
     "   ::float8, 1) / 100 FROM session WHERE uid = $3::text) AS budget, "                         \
     "  (SELECT json_object_agg(name, share) FROM (SELECT x.name, "                                 \
-    "    sum(x.share / u.gpus) AS share FROM g JOIN usage_share x "                                \
-    "    USING (session_uid, pod_uid, gpu_uuid) WHERE x.kind = 'bound' GROUP BY x.name) b) "       \
-    "   AS bounds, "                                                                               \
-    "  (SELECT json_object_agg(metric, mean) FROM (SELECT x.metric, avg(x.mean) AS mean FROM g "   \
-    "    JOIN usage_metric x USING (session_uid, pod_uid, gpu_uuid) "                              \
-    "    WHERE x.mean IS NOT NULL GROUP BY x.metric) m) AS metrics "                               \
-    " FROM n CROSS JOIN (SELECT nullif(count(*), 0)::float8 AS gpus, avg(x.step_ns) AS step_ns, "  \
-    "  avg(x.idle) AS idle FROM g JOIN usage x USING (session_uid, pod_uid, gpu_uuid)) u "         \
+    "    sum(x.share / t.gpus) AS share FROM u JOIN usage_share x "                                \
+    "    USING (session_uid, pod_uid, gpu_uuid) WHERE u.alike AND x.kind = 'bound' "               \
+    "    GROUP BY x.name) b) AS bounds, " MEANS_OF_USAGES " AS metrics "                           \
+    " FROM n CROSS JOIN (SELECT nullif(count(*) FILTER (WHERE alike), 0)::float8 AS gpus, "        \
+    "  avg(step_ns) AS step_ns, avg(idle) AS idle FROM u) t "                                      \
     " CROSS JOIN (SELECT sum(cost)::float8 AS cost, sum(took)::float8 AS took FROM (SELECT "       \
     "  max(cost_ns) AS cost, sum(step_ns + coalesce(counted_ns, 0)) AS took FROM g "               \
     "  GROUP BY pod_uid) p) c), "
@@ -425,10 +451,7 @@ static const char workload_sql[] = GPU_ITEMS WORKLOAD_HEAD
     "h.idle AS \"^idle\", h.cost AS \"^cost\", h.budget AS \"^budget\", h.bounds AS \"^bounds\", "
     "h.metrics AS \"^metrics\", r.layer, "
     "CASE WHEN r.kind = 'layer' THEN r.phase ELSE r.kind END AS phase, r.seconds, r.share, "
-    "r.busy, (SELECT json_object_agg(metric, mean) FROM (SELECT e.metric, avg(e.mean) AS mean "
-    " FROM g JOIN estimate e ON e.session_uid = g.session_uid AND e.pod_uid = g.pod_uid "
-    "  AND e.gpu_uuid = g.gpu_uuid AND e.kind = r.kind AND e.layer = r.layer "
-    "  AND e.phase = r.phase WHERE e.mean IS NOT NULL GROUP BY e.metric) m) AS metrics "
+    "r.busy, " MEANS_OF_ITEMS " AS metrics "
     "FROM h LEFT JOIN r ON true ORDER BY r.place NULLS LAST, r.kind, r.phase";
 
 /* A row of layers has a dozen parts, a step thousands of intervals. */
@@ -493,6 +516,7 @@ const pp_query_text pp_query_texts[PP_QUERY_KINDS] = {
                              .uid_is_first = true,
                              .most = MOST_ROWS},
     [PP_QUERY_TIMELINE] = {.sql = timeline_sql,
+                           .parts = timeline_parts,
                            .ns = true,
                            .session = true,
                            .known = true,

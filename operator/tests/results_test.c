@@ -761,6 +761,37 @@ static void test_timeline(void **state)
     reply_free(&r);
 }
 
+/* Few of them fill a page: the others are not read for it, or none would come in time. */
+static void test_a_timeline_of_large_steps(void **state)
+{
+    world *w = *state;
+    char path[512];
+    test_database_execute(
+        &w->database,
+        "INSERT INTO layer (session_uid, pod_uid, instance, process, layer, name, type) SELECT "
+        " 's-new', 'p-0', 'agent', 0, 1000, repeat('layer.', 8), 'Linear';"
+        "INSERT INTO activity (session_uid, pod_uid, instance, seq, process, stretch, "
+        " stretch_last, start_ns, end_ns, events, dropped, cost_ns, step_number, step_start, "
+        " step_duration, step_epoch, step_batch, layer, phase, step, start, duration) "
+        "SELECT 's-new', 'p-0', 'agent', 1 + b, 0, 1, true, b * 1000000, (b + 1) * 1000000, 1, 0, "
+        " 0, ARRAY[b + 2], ARRAY[b * 1000000], '{999999}', '{0}', '{0}', "
+        " array_fill(1000, ARRAY[20000]), array_fill(1::smallint, ARRAY[20000]), "
+        " array_fill(b + 2::bigint, ARRAY[20000]), array_fill(b * 1000000, ARRAY[20000]), "
+        " array_fill(7::bigint, ARRAY[20000]) FROM generate_series(1::bigint, 120) b");
+    reply r = ask(w, S1 "/timeline");
+    assert_int_equal(r.status, 200);
+    const size_t n = json_array_size(items_of(&r));
+    assert_in_range(n, 4, 6); /* two are small */
+    (void)snprintf(path, sizeof path, S1 "/timeline?continue=%s", text_of(r.json, "continue"));
+    reply_free(&r);
+    r = ask(w, path);
+    assert_int_equal(r.status, 200);
+    const json_t *next = json_array_get(items_of(&r), 0);
+    assert_true(number_of(next, "step") == (double)(n + 1));
+    assert_int_equal(json_array_size(json_object_get(next, "intervals")), 20000);
+    reply_free(&r);
+}
+
 /* By the names that everything else has for them. */
 static void test_phases_of_a_timeline(void **state)
 {
@@ -1101,6 +1132,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_pattern, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_asked_of_patterns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timeline, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_timeline_of_large_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(test_phases_of_a_timeline, setup, teardown),
         cmocka_unit_test_setup_teardown(test_etags, setup, teardown),
         cmocka_unit_test_setup_teardown(test_requests_that_are_wrong, setup, teardown),

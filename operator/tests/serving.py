@@ -4,12 +4,13 @@ import os
 import pathlib
 import re
 import sys
+import time
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "e2e"))
-from harness.alone import Kubernetes, Operator, postgres  # noqa: E402
+from harness.alone import Kubernetes, Operator, postgres, psql  # noqa: E402
 
 SANITIZER = re.compile(r"ERROR: (Address|Leak|Thread)Sanitizer|runtime error: |SUMMARY: \w+Sanitizer")
 
@@ -30,10 +31,28 @@ def backends(users):
         yield conninfo, kubernetes
 
 
+def migrated(conninfo):
+    """Whether the schema is whole, and its metrics are there, which come last."""
+    try:
+        versions, metrics = psql(conninfo, "SELECT (SELECT count(*) FROM schema_migration), (SELECT count(*) FROM metric)").split("|")
+    except RuntimeError:  # there is none of it yet
+        return False
+    return int(versions) == len(list((ROOT / "operator/store/migrations").glob("*.sql"))) and int(metrics) > 0
+
+
+def wait_for_schema(operator, conninfo, patience=120):
+    """A replica is ready before its database is: it injects without one."""
+    end = time.monotonic() + patience
+    while not migrated(conninfo):
+        assert operator.process.poll() is None and time.monotonic() < end, operator.text()[-4000:]
+        time.sleep(0.1)
+
+
 @contextlib.contextmanager
 def serving(conninfo, kubernetes, **options):
     """The operator. At the end it has to be there still, to stop when it is told to, and to have found nothing wrong with itself."""
     with Operator(needed("PP_OPERATOR"), kubernetes, conninfo, **options) as operator:
+        wait_for_schema(operator, conninfo)
         yield operator
         assert operator.process.poll() is None, operator.text()
     assert operator.process.returncode == 0 and not SANITIZER.search(operator.said), operator.said[-4000:]

@@ -299,6 +299,58 @@ static void values_are_those_of_the_views(void **state)
     }
 }
 
+#define LAYER_OF(ns) ns ",layer=\"l0003\",phase=\"backward\",metric=\"sm_active\"}"
+
+/* Of dlrm's two GPUs one has values of another basis, of another source, and shares of another
+ * time: those of most GPUs are told, and of as many one kind. */
+static void unlike_values_are_not_averaged(void **state)
+{
+    world *w = *state;
+    test_database_execute(
+        &w->database,
+        "UPDATE estimate SET basis = 'elapsed', mean = 1e-3 WHERE pod_uid = 'p-new1';"
+        "UPDATE usage_metric SET source = 'layers', mean = 80 WHERE pod_uid = 'p-new1' "
+        " AND metric = 'gpu_util';"
+        "UPDATE usage SET busy = false WHERE pod_uid = 'p-new1';"
+        "UPDATE usage_share SET share = 1 WHERE pod_uid = 'p-new1' AND name = 'Memory'");
+    comes(w, "\nprecisionprobe_workload_info{" DLRM ",session=\"new\"");
+    PP_CLEANUP_FREE char *text = render(w);
+    close_to(value_of(text, "precisionprobe_layer_usage_ratio{" LAYER_OF(DLRM)),
+             ask(w, "SELECT mean FROM estimate WHERE pod_uid = 'p-new0' AND layer = 'l0003' "
+                    "AND phase = 'backward' AND metric = 'sm_active'"));
+    close_to(value_of(text, "precisionprobe_workload_usage_ratio{" DLRM ",metric=\"gpu_util\"}"),
+             0.8);
+    close_to(value_of(text, "precisionprobe_workload_usage_ratio{" DLRM ",metric=\"sm_active\"}"),
+             12.5);
+    close_to(value_of(text, "precisionprobe_workload_bound_ratio{" DLRM ",bound=\"Memory\"}"),
+             0.625);
+    close_to(value_of(text, "precisionprobe_workload_gpus{" DLRM "}"), 2);
+}
+
+/* As patterns leave them out: of as many GPUs those with more SMs stand for the workload. */
+static void unlike_gpus_are_left_out(void **state)
+{
+    world *w = *state;
+    test_database_execute(
+        &w->database,
+        "UPDATE usage SET gpu_model = 'NVIDIA A100', chip = '{80,108,1410000,1215000,5120}', "
+        " step_ns = 1e9, idle = 0.9 WHERE pod_uid = 'p-new0';"
+        "UPDATE usage SET gpu_model = 'NVIDIA H200', chip = '{90,132,1980000,3201000,6144}' "
+        " WHERE pod_uid = 'p-new1';"
+        "UPDATE usage_metric SET mean = 99 WHERE pod_uid = 'p-new0';"
+        "UPDATE estimate SET mean = 1e-3 WHERE pod_uid = 'p-new0'");
+    comes(w, "\nprecisionprobe_workload_info{" DLRM ",session=\"new\"");
+    PP_CLEANUP_FREE char *text = render(w);
+    close_to(value_of(text, "precisionprobe_workload_gpus{" DLRM "}"), 1);
+    close_to(value_of(text, "precisionprobe_workload_step_seconds{" DLRM "}"), 1300000007e-9 / 11);
+    close_to(value_of(text, "precisionprobe_workload_idle_ratio{" DLRM "}"), 0.1);
+    close_to(value_of(text, "precisionprobe_workload_usage_ratio{" DLRM ",metric=\"gpu_util\"}"),
+             0.125);
+    close_to(value_of(text, "precisionprobe_layer_usage_ratio{" LAYER_OF(DLRM)),
+             ask(w, "SELECT mean FROM estimate WHERE pod_uid = 'p-new1' AND layer = 'l0003' "
+                    "AND phase = 'backward' AND metric = 'sm_active'"));
+}
+
 /* Of 30 layers 20 are told apart; with the rest, and what is no layer's, all of the step is there.
  */
 static void the_rest_makes_up_the_step(void **state)
@@ -386,6 +438,8 @@ int main(void)
         TEST(only_the_leader_tells_them),
         TEST(the_newest_win),
         TEST(a_reading_that_fails_takes_nothing_away),
+        TEST(unlike_values_are_not_averaged),
+        TEST(unlike_gpus_are_left_out),
         TEST(values_are_those_of_the_views), /* the last, whose database is left */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,25 @@ static void test_two_sessions(void **state)
     free_all(u, 3);
 }
 
+/* Another release may have another table of peaks: the newest that is known is told. */
+static void test_the_newest_peak(void **state)
+{
+    (void)state;
+    static const double peaks[] = {9, 10, (double)NAN};
+    pp_usage *u[3];
+    pp_merge_input in[3];
+    for (int i = 0; i < 3; i++) {
+        u[i] = usage(10, 0.5, PP_USAGE_LAYERS, true);
+        u[i]->metrics[0].peak = peaks[i];
+        in[i] = (pp_merge_input){i == 0 ? "a" : i == 1 ? "b" : "c", NOW + i, u[i]};
+    }
+    pp_usage *merged = NULL;
+    assert_int_equal(pp_usage_merge(in, 3, NOW + 3, &merged, NULL), 0);
+    assert_near(merged->metrics[0].peak, 10, 0);
+    pp_usage_free(merged);
+    free_all(u, 3);
+}
+
 /* One session does not know what the next one's steps are like; two do. */
 static void test_a_single_session(void **state)
 {
@@ -329,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_hold),
         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_the_newest_peak),
         cmocka_unit_test(test_a_single_session),
         cmocka_unit_test(test_none_does_not_outweigh_some),
         cmocka_unit_test(test_two_sessions),

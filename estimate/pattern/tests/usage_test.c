@@ -431,6 +431,41 @@ static void test_what_it_is_of_a_peak(void **state)
     free(w);
 }
 
+static void set_values(world *w, pp_metric metric, double value)
+{
+    for (size_t i = 0; i < w->estimates.n_estimates; i++)
+        if (w->values[i].metric == metric)
+            w->values[i].mean = value;
+}
+
+static pp_figure tensor_rate(world *w)
+{
+    pp_usage *u = find(w, 0);
+    const pp_figure rate = u->rates[PP_BOUND_TENSOR];
+    pp_usage_free(u);
+    return rate;
+}
+
+/* The job's clock is off for all layers alike, and how much of the time each takes matters where
+ * they differ. */
+static void test_how_sure_a_rate_is(void **state)
+{
+    (void)state;
+    world *w = make(0);
+    pp_estimate *clock = &w->values[w->estimates.n_estimates - 1];
+    assert_int_equal(clock->metric, PP_METRIC_SM_CLOCK);
+    clock->standard_error = 0.1 * clock->mean;
+    pp_figure rate = tensor_rate(w);
+    assert_near(rate.standard_error / rate.value, 0.1, 0.002);
+    clock->standard_error = 0;
+    rate = tensor_rate(w);
+    assert_true(rate.standard_error > 1e-5 * rate.value);
+    set_values(w, PP_METRIC_TENSOR_ACTIVE, 0.9);
+    rate = tensor_rate(w);
+    assert_true(rate.standard_error < 1e-9 * rate.value);
+    free(w);
+}
+
 /* Of windows the job's average. */
 static void test_windows_of_a_peak(void **state)
 {
@@ -631,6 +666,7 @@ int main(void)
         cmocka_unit_test(test_many_types),
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_what_it_is_of_a_peak),
+        cmocka_unit_test(test_how_sure_a_rate_is),
         cmocka_unit_test(test_windows_of_a_peak),
         cmocka_unit_test(test_gpus_alike),
     };

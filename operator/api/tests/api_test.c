@@ -406,6 +406,41 @@ static void a_page_that_is_full(void **state)
     pp_api_page_done(&page);
 }
 
+/* Rows of 3 MB and more with few other bytes, as steps of many intervals are: where a second one
+ * does not fit, the next page begins with it, and one that fits on no page has the parts that do.
+ */
+static void rows_that_do_not_fit(void **state)
+{
+    static char name[1 << 20];
+    pp_api_page page;
+    pp_api_cursor c;
+    (void)state;
+    memset(name, 'x', sizeof name - 1);
+    for (int parts = 3; parts <= 9; parts++) {
+        pp_api_page_init(&page, PP_API_LAYERS, 1000);
+        for (int row = 0; row < 3; row++) {
+            add(&page, row == 0 ? "a" : row == 1 ? "b" : "c", name, 1);
+            for (int i = 1; i < parts; i++)
+                add_metric(&page, name, i);
+        }
+        assert_int_equal(pp_api_page_end(&page, NULL), 0);
+        assert_true(page.body.len <= PP_API_MAX_BODY);
+        PP_CLEANUP_JSON json_t *read = json_loads(page.body.data, 0, NULL);
+        const json_t *items = json_object_get(read, "items");
+        assert_int_equal(json_array_size(items), 1);
+        size_t told = 0;
+        for (const char *at = page.body.data; (at = strstr(at, "\"mean\"")); at++)
+            told++;
+        assert_int_equal(told, parts < 5 ? parts : 5);
+        assert_int_equal(pp_api_cursor_read(PP_API_LAYERS,
+                                            json_string_value(json_object_get(read, "continue")),
+                                            &c, NULL),
+                         0);
+        assert_string_equal(c.keys[4].text, "a");
+        pp_api_page_done(&page);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_page_of_layers),
         cmocka_unit_test(a_page_of_nothing),
         cmocka_unit_test(a_page_that_is_full),
+        cmocka_unit_test(rows_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,3 +8,4 @@ ALTER TABLE activity                           -- of a batch that tells it; else
 ALTER TABLE item
     ADD COLUMN memory_peak_bytes bigint,       -- the most; NULL: not known, as the next
     ADD COLUMN memory_live_bytes bigint;       -- that it leaves allocated in a step
+-- (result_detail has them with its next columns, in 0025.)

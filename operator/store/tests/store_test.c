@@ -2547,8 +2547,12 @@ static void on_usages(void *user, const pp_workload_usages *usages, const pp_err
     assert_null(error);
     s->n = usages->n;
     for (size_t i = 0; i < usages->n && i < 4; i++) {
-        s->steps[i] = usages->items[i].usage->step_ns.value;
-        (void)snprintf(s->type, sizeof s->type, "%s", usages->items[i].usage->types[0].name);
+        const pp_usage *one = usages->items[i].usage;
+        s->steps[i] = one->step_ns.value;
+        /* What bounds nothing has no rate, and not one of 0. */
+        assert_true(isnan(one->rates[PP_BOUND_TENSOR].value));
+        assert_true(one->rates[PP_BOUND_MEMORY].value == 3e12);
+        (void)snprintf(s->type, sizeof s->type, "%s", one->types[0].name);
     }
     assert_int_equal(pp_patterns_make(usages, T0 + 3 * DAY, &patterns, &err), 0);
     called(s->f, pp_store_put_patterns(s->f->store, &patterns, on_done, s->f, &err), &err);

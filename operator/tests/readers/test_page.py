@@ -355,16 +355,23 @@ def welch(x, y):
 
 
 TIMES = ("ms_per_step", "busy_ms_per_step")
+STEPS = ("counted_ms_per_step", "marked_ms_per_step")
+
+
+def step_of(row, what):
+    """A whole step, of a job's row."""
+    if what == STEPS[0]:
+        return {"mean": row[what], "stderr": row[f"{what}_stderr"], "freedom": row[f"{what}_freedom"]}
+    return {"mean": row["step_ns"] / 1e6 / row["marked_steps"], "stderr": row["step_ms_stderr"], "freedom": row["step_ms_freedom"]}
 
 
 def comparable(database):
     """{(kind, layer, phase, metric or time): mean, stderr, freedom and the rest} of the rows that SQL has of a session of one GPU."""
     found = {key[1:]: {**row, "freedom": None} for key, row in database.metrics.items() if key[-1]}
     for key, row in database.items.items():
-        for what in TIMES[:1] if key[1] == "job" else TIMES:
-            column = "counted_ms_per_step" if key[1] == "job" and row["counted_ms_per_step"] is not None else what
-            found[(*key[1:], what)] = {"mean": row[column], "stderr": row[f"{column}_stderr"], "freedom": row[f"{column}_freedom"],
-                                       "method": None, "source": None, "basis": None}
+        for what in STEPS if key[1] == "job" else TIMES:
+            time = step_of(row, what) if key[1] == "job" else {"mean": row[what], "stderr": row[f"{what}_stderr"], "freedom": row[f"{what}_freedom"]}
+            found[(*key[1:], what)] = {**time, "method": None, "source": None, "basis": None}
     return found
 
 
@@ -387,7 +394,8 @@ def judged(a, b):
         stderr = math.hypot(x["stderr"], y["stderr"])
         if stderr > 0 and not any(x[name] and y[name] and x[name] != y[name] for name in ("method", "source", "basis")):
             found[key] = student_tail((y["mean"] - x["mean"]) / stderr, welch(x, y))
-    return found
+    steps = [key for what in STEPS for key in found if key[-1] == what]
+    return {key: p for key, p in found.items() if key not in steps[1:]}
 
 
 def test_what_is_more_than_noise_has_two_witnesses(served, page):
@@ -455,6 +463,32 @@ def test_a_comparison_is_what_sql_says(served, page):
             assert float(row["difference"]) == b["mean"] - a["mean"] and math.isclose(float(row["z"]), z, rel_tol=1e-12)
             assert row["word"] in ("noise", "more" if z > 0 else "less")
     assert {(row["layer"], row["phase"]) for row in rows if row["what"] == "sm_active" and row["word"] == "more"} == {CHANGED}
+
+
+def test_what_is_unlike_is_not_differenced(served, page):
+    """Marked steps with steps without marks, and anything of GPUs of two models."""
+    open_view(served, page, "sessions")
+
+    def place(counted, peak):
+        time = {"counted_ms_per_step": counted, "counted_ms_per_step_stderr": counted and 0.1, "counted_ms_per_step_freedom": counted and 20}
+        told = {"dram_active": {"mean": 0.5, "stderr": 0.01, "method": "sampling", "peak": peak, "unit": "share of 1"}}
+        job = {"kind": "job", "layer": "", "phase": "", "ms_per_step": 50, "step_ns": 120e6, "marked_steps": 10, "step_ms_stderr": 0.2,
+               "step_ms_freedom": 9, "metrics": {}, **time}
+        layer = {"kind": "layer", "layer": "a", "phase": "forward", "ms_per_step": 5, "ms_per_step_stderr": 0.1, "ms_per_step_freedom": 9, "metrics": told}
+        return {"rows": [layer], "job": job}
+
+    def compared(a, b):
+        told = page.tab.evaluate("""async ([a, b]) => {
+            const { compareAll } = await import(new URL("compare.js", location.href));
+            return compareAll(a, b).map(({ what, difference, p, reason }) => ({ what, difference, p, reason }));
+        }""", [a, b])
+        return {one["what"]: one for one in told}
+
+    both, one, other = compared(place(10, 4e12), place(11, 4e12)), compared(place(10, 4e12), place(None, 4e12)), compared(place(10, 4e12), place(11, 2e12))
+    assert STEPS[1] not in both and both[STEPS[0]]["difference"] == 1 and both["dram_active"]["p"] == 1
+    assert STEPS[0] not in one and one[STEPS[1]]["difference"] == 0 and one[STEPS[1]]["p"] == 1
+    assert {each["difference"] for each in other.values()} == {None} and {each["reason"] for each in other.values()} >= {"the GPUs are of different models"}
+    assert all(each["p"] is None for each in other.values())
 
 
 def test_patterns_are_the_databases(served, page):
