@@ -241,6 +241,19 @@ def test_conditions_are_the_objects(served):
     assert served.api("/api/v1/sessions")["items"][0]["reason"]
 
 
+def test_a_session_has_another_etag_with_other_conditions(served):
+    """They change while the database does not."""
+    at = "/api/v1/namespaces/local/sessions/made"
+    kept = served.kubernetes.find(GROUP, "profilesessions", "local", "made")
+    known = {"If-None-Match": served.operator.get(at, "all")[1]["ETag"]}
+    assert served.operator.get(at, "all", **known)[0] == 304
+    told = [{**one, "message": "another"} for one in kept["status"]["conditions"]]
+    served.kubernetes.put(GROUP, "profilesessions", {**kept, "status": {**kept["status"], "conditions": told}})
+    served.wait("another document", lambda: served.operator.get(at, "all", **known)[0] == 200)
+    served.kubernetes.put(GROUP, "profilesessions", kept)
+    served.wait("the one that is known", lambda: served.operator.get(at, "all", **known)[0] == 304)
+
+
 def leaves(schema, path=""):
     if "items" in schema:
         yield from leaves(schema["items"], f"{path}[]")
