@@ -93,15 +93,18 @@ static const call_range runtime_calls[] = {
     {430, 431},             /* cudaLaunchKernelExC */
     {269, 270},             /* cudaLaunchCooperativeKernel */
 };
-/* And those that copy or fill, cu.../cuda...Memcpy... and Memset..., or may launch some. */
+/* And those that copy or fill: cu.../cuda...Memcpy... and Memset... */
 static const call_range driver_copies[] = {
-    {43, 95},   {216, 227}, {232, 234}, {248, 254}, {276, 293}, {305, 306}, {318, 321},
-    {397, 416}, {418, 433}, {776, 779}, {796, 799}, {837, 840}, {514, 515}, /* cuGraphLaunch */
+    {43, 95},   {216, 227}, {232, 234}, {248, 254}, {276, 293}, {305, 306},
+    {318, 321}, {397, 416}, {418, 433}, {776, 779}, {796, 799}, {837, 840},
 };
 static const call_range runtime_copies[] = {
     {31, 52},   {142, 145}, {160, 163}, {215, 236}, {243, 246},
-    {249, 250}, {482, 485}, {509, 512}, {554, 557}, {311, 312}, /* cudaGraphLaunch */
+    {249, 250}, {482, 485}, {509, 512}, {554, 557},
 };
+/* A replay launches kernels, and copies. */
+static const call_range driver_replays[] = {{514, 515}};  /* cuGraphLaunch */
+static const call_range runtime_replays[] = {{311, 312}}; /* cudaGraphLaunch */
 
 #define COUNT(some) (sizeof(some) / sizeof *(some))
 
@@ -142,11 +145,13 @@ bool pp_cupti_record_calls(bool launch, bool copy)
         pp_cupti.enable(PP_CUPTI_DRIVER) != PP_CUPTI_OK)
         return false;
     record_none(pp_cupti.runtime_api);
+    record_them(pp_cupti.runtime_api, runtime_replays, COUNT(runtime_replays), 1);
     if (launch)
         record_them(pp_cupti.runtime_api, runtime_calls, COUNT(runtime_calls), 1);
     if (copy)
         record_them(pp_cupti.runtime_api, runtime_copies, COUNT(runtime_copies), 1);
     record_none(pp_cupti.driver_api);
+    record_them(pp_cupti.driver_api, driver_replays, COUNT(driver_replays), 1);
     if (launch)
         record_them(pp_cupti.driver_api, driver_calls, COUNT(driver_calls), 1);
     if (copy)

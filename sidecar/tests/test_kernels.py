@@ -233,7 +233,7 @@ def test_two_gpus_without_kernels(probe):
     assert "not profiled: several GPUs: another CUPTI client" in probe.log.read_text()
 
 
-@pytest.mark.parametrize("case", ["captures", "waiting", "beside"])
+@pytest.mark.parametrize("case", ["captures", "waiting", "graphs", "beside"])
 def test_copies_that_nobody_asked_for(probe, case):
     """None are recorded, since CUPTI may hang then; kernels are, and other threads that launch some are found."""
     told, batches = trained(probe, case, environment={"PRECISIONPROBE_COPIES": ""}, copied=False)
