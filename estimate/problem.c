@@ -719,3 +719,25 @@ int pp_problem_build(const pp_activity *activity, const char *gpu,
     return *gpu || !are_several(activity) ? build_of(activity, gpu, options, ret, err)
                                           : build_apart(activity, options, ret, err);
 }
+
+pp_regression_input pp_problem_regression(const pp_problem *p, const pp_estimates_options *options)
+{
+    pp_regression_input in = {
+        .items = p->names,
+        .n_items = p->n_items,
+        .intervals = p->intervals,
+        .n_intervals = p->n_intervals,
+        .cells = p->cells,
+        .n_cells = p->n_cells,
+        .kernels_known = p->kernels_known,
+        .steps = p->steps,
+        .n_steps = p->n_steps,
+        .observed = p->observed,
+        .n_observed = p->n_observed,
+        .metrics = p->metrics,
+        .n_metrics = p->n_metrics,
+        .options = options->attribution,
+    };
+    in.options.since_before = !options->scraped;
+    return in;
+}

@@ -66,6 +66,9 @@ int pp_problem_build(const pp_activity *activity, const char *gpu,
                      const pp_estimates_options *options, pp_problem *ret, pp_error *err);
 void pp_problem_done(pp_problem *p);
 
+/** What Regression is asked of a problem, as `options` say; all in it stays the problem's. */
+pp_regression_input pp_problem_regression(const pp_problem *p, const pp_estimates_options *options);
+
 /** The part of all of the time, by the pieces that tell; -1 where none does. */
 int64_t pp_problem_part(const pp_problem_time *time, const pp_problem_time *by);
 

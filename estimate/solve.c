@@ -451,23 +451,7 @@ static void withhold_all(pp_estimates *s)
 static int attribute(const pp_problem *p, const pp_estimates_options *options,
                      pp_regression_result **ret, pp_error *err)
 {
-    pp_regression_input in = {
-        .items = p->names,
-        .n_items = p->n_items,
-        .intervals = p->intervals,
-        .n_intervals = p->n_intervals,
-        .cells = p->cells,
-        .n_cells = p->n_cells,
-        .kernels_known = p->kernels_known,
-        .steps = p->steps,
-        .n_steps = p->n_steps,
-        .observed = p->observed,
-        .n_observed = p->n_observed,
-        .metrics = p->metrics,
-        .n_metrics = p->n_metrics,
-        .options = options->attribution,
-    };
-    in.options.since_before = !options->scraped;
+    const pp_regression_input in = pp_problem_regression(p, options);
     return pp_regression_solve(&in, ret, err);
 }
 

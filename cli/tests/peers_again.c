@@ -41,7 +41,6 @@ static int take_batch(void *user, const pp_wire_batch *batch, pp_error *err)
 static int solve(const pp_activity *activity, solved *s, pp_error *err)
 {
     const pp_estimates_options options = pp_solve_defaults();
-    const pp_problem *p = &s->problem;
     pp_strings gpus = {0};
     int rc = pp_activity_list_gpus(activity, &gpus, err);
     if (rc == 0 && gpus.count != 1)
@@ -49,21 +48,7 @@ static int solve(const pp_activity *activity, solved *s, pp_error *err)
     if (rc == 0)
         rc = pp_problem_build(activity, gpus.items[0], &options, &s->problem, err);
     pp_strings_free(&gpus);
-    s->in = (pp_regression_input){.items = p->names,
-                                  .n_items = p->n_items,
-                                  .intervals = p->intervals,
-                                  .n_intervals = p->n_intervals,
-                                  .cells = p->cells,
-                                  .n_cells = p->n_cells,
-                                  .kernels_known = p->kernels_known,
-                                  .steps = p->steps,
-                                  .n_steps = p->n_steps,
-                                  .observed = p->observed,
-                                  .n_observed = p->n_observed,
-                                  .metrics = p->metrics,
-                                  .n_metrics = p->n_metrics,
-                                  .options = options.attribution};
-    s->in.options.since_before = true;
+    s->in = pp_problem_regression(&s->problem, &options);
     if (rc == 0)
         rc = pp_regression_solve(&s->in, &s->result, err);
     const pp_regression_result *r = s->result;

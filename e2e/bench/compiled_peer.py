@@ -206,7 +206,7 @@ def tell_difference(found, made):
     names = found.written()
     like = [[name for name, written, _ in graph if written] for graph in made]
     nearest = max(like, key=lambda graph: difflib.SequenceMatcher(None, graph, names, False).ratio(), default=[])
-    changes = [line for line in difflib.unified_diff(nearest, names, "code", "run", lineterm="", n=0)]
+    changes = list(difflib.unified_diff(nearest, names, "code", "run", lineterm="", n=0))
     print(f"{found.phase}: {len(names)} kernels ran of {[len(graph) for graph in like]} in the code", *changes[:20], sep="\n", file=sys.stderr)
 
 

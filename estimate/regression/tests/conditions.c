@@ -1,6 +1,10 @@
 /* Assumptions of Regression, each broken by itself. */
 #include "estimate/regression/tests/conditions.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 static void clean(sim_config *c)
 {
     (void)c;
@@ -207,3 +211,21 @@ const sim_condition sim_conditions[] = {
 };
 
 const size_t sim_condition_count = sizeof sim_conditions / sizeof sim_conditions[0];
+
+int sim_conditions_main(int argc, char **argv,
+                        int (*run)(const sim_condition *v, int runs, uint64_t seed))
+{
+    const int runs = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 40;
+    const uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 9000;
+    if (runs < 1 || runs > 100000) {
+        (void)fprintf(stderr, "usage: %s [RUNS [CONDITION [SEED]]]\n", argv[0]);
+        return 2;
+    }
+    for (size_t i = 0; i < sim_condition_count; i++) {
+        if (argc > 2 && !strstr(sim_conditions[i].name, argv[2]))
+            continue;
+        if (run(&sim_conditions[i], runs, seed) < 0)
+            return 1;
+    }
+    return 0;
+}

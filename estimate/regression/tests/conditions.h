@@ -23,4 +23,9 @@ typedef struct sim_condition {
 extern const sim_condition sim_conditions[];
 extern const size_t sim_condition_count;
 
+/** `main` of a program that takes [RUNS [CONDITION [SEED]]] (default 40, all, 9000): `run` for each
+ * condition whose name has CONDITION in it, until one returns less than 0. What it exits with. */
+int sim_conditions_main(int argc, char **argv,
+                        int (*run)(const sim_condition *v, int runs, uint64_t seed));
+
 #endif

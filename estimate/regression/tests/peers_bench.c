@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "estimate/regression/tests/conditions.h"
 #include "estimate/regression/tests/peers.h"
@@ -102,17 +101,5 @@ static int condition_run(const sim_condition *v, int runs, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    const int runs = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 40;
-    const uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 9000;
-    if (runs < 1 || runs > 100000) {
-        (void)fprintf(stderr, "usage: regression-peers [RUNS [CONDITION [SEED]]]\n");
-        return 2;
-    }
-    for (size_t i = 0; i < sim_condition_count; i++) {
-        if (argc > 2 && !strstr(sim_conditions[i].name, argv[2]))
-            continue;
-        if (condition_run(&sim_conditions[i], runs, seed) < 0)
-            return 1;
-    }
-    return 0;
+    return sim_conditions_main(argc, argv, condition_run);
 }
