@@ -157,6 +157,12 @@ def numbers(batches, clock="kernels"):
     return [n for b in batches if b["process"]["clock"] == clock for n in undelta(b["steps"]["number"])]
 
 
+def seen(probe, told, batches):
+    """What a run says of itself where its steps are not those expected."""
+    clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
+    return f'{clocks}\n{told["ring"]}\n{" ".join(told["calls"])}\n{probe.log.read_text()[-2000:]}'
+
+
 def captures_of(calls):
     """Of CUPTI's calls, without those that only ask for records as they come. CUPTI is left in the training's next CUDA
     call; where the next capture begins before one has come, it goes on instead."""
@@ -175,8 +181,7 @@ def captures_of(calls):
     ("untold", CUPTI, [OWN, [call for call in CALLS if call != "copies"], OLD])], ids=["behind", "waiting", "graphs", "untold"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
     told, batches = trained(probe, case, cupti, copied=case != "untold")
-    clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
-    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), (clocks, told["ring"], probe.log.read_text()[-2000:])
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
     assert captures_of(told["calls"])[:len(begun)] == begun
 
@@ -237,7 +242,7 @@ def test_two_gpus_without_kernels(probe):
 def test_copies_that_nobody_asked_for(probe, case):
     """None are recorded, since CUPTI may hang then; kernels are, and other threads that launch some are found."""
     told, batches = trained(probe, case, environment={"PRECISIONPROBE_COPIES": ""}, copied=False)
-    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
     assert "register" in told["calls"] and "copies" not in told["calls"]
     assert "copies and fills are not recorded: CUPTI may hang on them; PRECISIONPROBE_COPIES=1 records them" in probe.log.read_text()
 

@@ -85,6 +85,18 @@ start_containerd() {
 run_containerd() {
     launch containerd containerd --config "$etc/containerd.toml"
     wait_for 30 containerd ctr version
+    wait_for 60 containerd runtime_serves
+}
+
+# Whether the CRI, by which the kubelet speaks to containerd, answers: it begins
+# later than the rest, and a kubelet that is told "not initialized yet" ends.
+# gRPC's request for the version is an empty message.
+runtime_serves() {
+    printf '\0\0\0\0\0' |
+        curl --silent --show-error --max-time 5 --unix-socket "$containerd_socket" --http2-prior-knowledge \
+            --header 'content-type: application/grpc' --header 'te: trailers' --data-binary @- \
+            --output "$run/cri-version" http://localhost/runtime.v1.RuntimeService/Version &&
+        grep -q containerd "$run/cri-version"
 }
 
 forget_containers() {

@@ -801,6 +801,14 @@ def test_one_poll_that_fails_ends_nothing(served, browser, way, ready):
 
 # --- conditions -------------------------------------------------------------------
 
+@pytest.fixture
+def conditions_kept(served):
+    """Those of the session that varies are as they were, afterwards."""
+    kept = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)["status"]["conditions"]
+    yield
+    says(served, *[[one[key] for key in ("type", "status", "reason", "message")] for one in kept])
+
+
 def says(served, *conditions):
     """Of the session that varies."""
     object_ = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)
@@ -815,6 +823,7 @@ SHOWN_CONDITIONS = """[...document.querySelectorAll("tr[data-row=condition]")].m
 WRONG = "[...document.querySelectorAll('[data-wrong]')].map((one) => [one.dataset.wrong, one.textContent])"
 
 
+@pytest.mark.usefixtures("conditions_kept")
 def test_what_is_wrong_stands_where_one_looks_first(served, browser):
     """In words, above what was measured, with all conditions; newer ones come by themselves, and what is well is no alarm."""
     hostile = "no pod has <b>app=dlrm</b>\u202e"
