@@ -68,7 +68,7 @@ static const struct argp_option known[] = {
     {"sort", KEY_SORT, "COLUMN", 0,
      "Rows by layer, type, phase or bound, or the largest first by time, share, ms_per_step, "
      "least_ms_per_step, busy_ms_per_step, idle_share, calls, parameters, memory_peak_bytes, "
-     "memory_live_bytes or a metric, such as sm_active (in the model's order)",
+     "memory_live_bytes or a metric, such as sm_active (by name)",
      0},
     {0}};
 

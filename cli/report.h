@@ -14,7 +14,7 @@ typedef struct pp_report_options {
     const char *format;
     const char **told; /**< "NAME=VALUE" of --set; owned, the texts are argv's */
     int n_told;
-    const char *sort;    /**< as in results/sort.h; NULL: the model's order */
+    const char *sort;    /**< as in results/sort.h; NULL: by name */
     int kernels;         /**< below each row of the table */
     int depth;           /**< as in results/fold.h; 0: all layers */
     const char *compare; /**< a folder or file to compare the one path with; NULL: none */

@@ -94,11 +94,29 @@ int pp_clocks_place(pp_runtime *runtime, const pp_session *session, const pp_pod
 /* ---- Prometheus ---- */
 
 static const int64_t MILLISECOND = 1000000;
+/* A session that is refused asks again within it. */
+static const int64_t FAILURE_LASTS = INT64_C(10000000000);
 
 typedef struct question {
     pp_pending_call context;
     uint64_t number; /* an answer that comes after the next question tells nothing of that one */
 } question;
+
+/* Of one that stays away the log tells once. */
+static void note_failure(pp_operator *op, const pp_error *error)
+{
+    if (op->prometheus_failed_ns == 0)
+        pp_warn(NULL, "asking Prometheus for its time: %s", error->message);
+    op->prometheus_failed_ns = pp_time_monotonic();
+}
+
+/* One that tells its time may yet refuse what sessions ask. */
+static void note_answer(pp_operator *op, uint64_t number, const pp_clock_trip *trip)
+{
+    (void)pp_clock_answered(&op->prometheus_clock, number, trip);
+    if (trip->received_ns - op->prometheus_failed_ns > FAILURE_LASTS)
+        op->prometheus_failed_ns = 0;
+}
 
 static void on_time(void *user, int64_t real_ns, const pp_error *error)
 {
@@ -108,9 +126,9 @@ static void on_time(void *user, int64_t real_ns, const pp_error *error)
     const pp_clock_trip trip = {
         .received_ns = pp_time_monotonic(), .real_ns = real_ns, .grain_ns = MILLISECOND};
     if (error)
-        pp_warn(NULL, "asking Prometheus for its time: %s", error->message);
+        note_failure(op, error);
     else
-        (void)pp_clock_answered(&op->prometheus_clock, q->number, &trip);
+        note_answer(op, q->number, &trip);
     op->prometheus_told_time = true;
     pp_pending_call_free(q);
 }
@@ -137,6 +155,12 @@ bool pp_clocks_prometheus_known(pp_operator *op)
         (!clock->answers && now - clock->asked_ns >= PP_CLOCK_EVERY))
         ask_prometheus(op);
     return op->prometheus_told_time;
+}
+
+void pp_clocks_watch_prometheus(pp_operator *op)
+{
+    if (op->leading && op->prometheus && !op->idle)
+        (void)pp_clocks_prometheus_known(op);
 }
 
 static int64_t whole_ms(int64_t ns)

@@ -24,6 +24,10 @@ int pp_clocks_place(pp_runtime *runtime, const pp_session *session, const pp_pod
  * time, and sessions are looked at when the first answer has come. */
 bool pp_clocks_prometheus_known(pp_operator *op);
 
+/** The leader asks it while no session does, too: whoever looks for what is missing sees that it is
+ * out of reach before there is a session (precisionprobe_prometheus_up). */
+void pp_clocks_watch_prometheus(pp_operator *op);
+
 /** Brings work->prometheus_shift_ns up to what is known. Fails with PP_ERR_UNAVAILABLE where that
  * clock is none. */
 int pp_clocks_follow_prometheus(pp_runtime *runtime, pp_error *err);

@@ -104,7 +104,7 @@ static void set_error(pp_runtime *runtime, const char *text)
 static void remember_error(const query_request *e, const char *text)
 {
     pp_runtime *runtime = pp_runtime_same(e->context.op, e->uid, e->serial);
-    e->context.op->prometheus_failed = true;
+    e->context.op->prometheus_failed_ns = pp_time_monotonic();
     if (runtime)
         set_error(runtime, text);
 }
@@ -112,7 +112,7 @@ static void remember_error(const query_request *e, const char *text)
 static void remember_answer(const query_request *e, const pp_prometheus_answer *answer)
 {
     pp_runtime *runtime = pp_runtime_same(e->context.op, e->uid, e->serial);
-    e->context.op->prometheus_failed = false;
+    e->context.op->prometheus_failed_ns = 0;
     if (!runtime)
         return;
     runtime->asked = true;

@@ -64,7 +64,7 @@ static void stop_leading(pp_operator *op)
 {
     pp_info(NULL, "no longer leading");
     op->leading = false;
-    op->prometheus_failed = false; /* it is not asked any more */
+    op->prometheus_failed_ns = 0; /* it is not asked any more */
     pp_runtime_drop_all(op);
     if (op->idle || op->draining || op->stopping)
         send_agents_away(op, "this replica leads no more");

@@ -100,7 +100,8 @@ static const description descriptions[] = {
      "Readings of workloads from Postgres that failed; what was read before stays."},
     {M(store_up), GAUGE, "precisionprobe_store_up", NULL, "Whether Postgres is connected: 1 or 0."},
     {M(prometheus_up), GAUGE, "precisionprobe_prometheus_up", NULL,
-     "0: the last query to Prometheus failed, or none is configured; else 1."},
+     "0: Prometheus answers neither queries nor the leader, who asks for its time every 15 s, or "
+     "none is configured; else 1."},
     {M(store_committed), COUNTER, "precisionprobe_store_transactions_total", "result=\"committed\"",
      "Transactions of the store, by how they ended."},
     {M(store_failed), COUNTER, "precisionprobe_store_transactions_total", "result=\"failed\"", ""},
@@ -146,7 +147,7 @@ static void collect(void *context)
     pp_meter_set(m->kube_events_sent, (double)events.sent);
     pp_meter_set(m->kube_events_dropped, (double)events.dropped);
     pp_meter_set(m->store_up, pp_store_ready(op->store, NULL));
-    pp_meter_set(m->prometheus_up, op->prometheus && !op->prometheus_failed);
+    pp_meter_set(m->prometheus_up, op->prometheus && op->prometheus_failed_ns == 0);
     pp_store_counters store;
     pp_store_get_counters(op->store, &store);
     pp_meter_set(m->store_committed, (double)store.committed);

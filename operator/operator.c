@@ -6,6 +6,7 @@
 #include "operator/admission.h"
 #include "operator/agent_connections.h"
 #include "operator/claims.h"
+#include "operator/clocks.h"
 #include "operator/cluster.h"
 #include "operator/collect.h"
 #include "operator/creations.h"
@@ -84,6 +85,7 @@ static void on_tick(uv_timer_t *timer)
     if (op->rights_news)
         pp_watches_enqueue_all(op);
     op->rights_news = false;
+    pp_clocks_watch_prometheus(op);
     pp_runtime_each_awake(op, collect_and_solve);
     if (pp_watches_synced(op))
         pp_workload_metrics_tick(op);

@@ -45,7 +45,7 @@ struct pp_operator {
     pp_http_server *server;
     pp_store *store;
     pp_prometheus *prometheus;
-    bool prometheus_failed; /**< its last query */
+    int64_t prometheus_failed_ns; /**< monotonic, when it last did not answer; 0: it does */
     pp_clock prometheus_clock;
     bool prometheus_told_time; /**< or could not */
     int64_t store_told_ns;     /**< monotonic, when the log last said how the store stands */

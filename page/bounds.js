@@ -86,16 +86,30 @@ function numbers(points) {
     { name: "intensity", title: "FLOP a byte", number: true, order: (one) => one.intensity,
       cell: (one) => element("span", { title: `${one.intensity}, one by the other` }, rounded(one.intensity)) },
     { name: "bound", title: "Bound by", cell: (one) => one.row.bound || "–", order: (one) => one.row.bound },
-    { name: "likely", title: "How likely", number: true, order: (one) => one.row.bound_likely, cell: (one) => share(one.row, "bound_likely") },
+    { name: "likely", title: "How sure", number: true, order: (one) => one.row.bound_likely, cell: (one) => boundSure(one.row) },
   ], points, { caption: "Where each layer stands", head: "layer", sort: "flops", attributes: ({ row }) => ({ "data-row": "roofline",
     "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-layer": row.layer, "data-phase": row.phase }) });
 }
 
+const PHRASES = { Tensor: "tensor cores", FP32: "FP32 pipes", Memory: "memory bandwidth", Latency: "latency of kernels", Communication: "communication",
+  Data: "data loading", Synchronization: "host synchronization", Launch: "launches", Unknown: "unknown" };
+/** What a bound is called for people, here and on a terminal. */
+export const boundPhrase = (bound) => PHRASES[bound] || bound;
+
+const ALL = 0.9995; // nearer to 1 than the digits that are shown
+
+/** How sure a row's bound is. */
+export function boundSure(row) {
+  const made = share(row, "bound_likely");
+  if (row.bound_likely >= ALL) made.replaceChildren("more than 99.9 %");
+  return made;
+}
+
 const BOUNDS = {
-  Tensor: "its kernels keep the tensor cores near their peak: fewer or smaller products help, or a narrower type",
-  FP32: "its kernels keep the FP32 pipes near their peak: fewer operations help, or tensor cores",
-  Memory: "its kernels keep the memory near its peak: fewer bytes help, as by fusing what follows each other",
-  Latency: "its kernels keep no unit busy: there are too few threads, or each waits too long",
+  Tensor: "its kernels keep the tensor cores at 60 % of their peak or more: fewer or smaller products help, or a narrower type",
+  FP32: "its kernels keep the FP32 pipes, which do integer products too, at 60 % of their peak or more: fewer operations help, or tensor cores",
+  Memory: "its kernels keep the memory at 60 % of its peak or more: fewer bytes help, as by fusing what follows each other",
+  Latency: "its kernels keep none of these units busy for 60 % of the time: there are too few threads, or each waits too long",
   Data: "the training waits for its next batch", Communication: "nothing but communication runs, or waits for other ranks",
   Synchronization: "the host waits for the GPU, which then has nothing to do", Launch: "the host has not launched the next kernel yet",
   Unknown: "too little was measured to say",
@@ -106,6 +120,7 @@ export function boundSection(place) {
   const points = pointsOf(place.rows);
   if (!points.length)
     return section("Roofline", element("p", { class: "gap" }, "Not measured: a roofline needs DRAMActive and FP32Active or TensorActive by layer, and SMClock."));
-  const summary = "A point for each layer in a phase, larger where it takes more of a step; lines: the GPU's peaks. Below the slope memory bounds, below the level the unit.";
+  const summary = "A point for each layer in a phase, larger where it takes more of a step: its tensor cores' FLOP in the first colour, its FP32 pipes' in the second, each with its "
+    + "line, the GPU's peaks. Point at one to read its name. Below the slope memory bounds, below the level the unit.";
   return section("Roofline", chart("Roofline", summary, roofline(points), () => numbers(points)));
 }

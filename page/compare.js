@@ -109,7 +109,9 @@ function cellOf(told, side, what) {
   return made;
 }
 
-const word = (one) => (one.p === null ? "cannot be said" : !one.marked ? "noise" : one.difference > 0 ? "more" : "less");
+/** By p; of those too small for a number, by how far they are off. */
+const significance = (one) => (one.p > 1e-300 ? -Math.log10(one.p) : 300 + Math.abs(one.z));
+const word = (one) => (one.p === null ? "cannot be said" : !one.marked ? "no" : one.difference > 0 ? "yes, higher" : "yes, lower");
 const signed = (told, unit) => `${told > 0 ? "+" : ""}${text(told, unit)}`;
 
 function table(items) {
@@ -124,9 +126,9 @@ function table(items) {
         one.stderr === null ? "" : ` ± ${text(one.stderr, one.unit)}`)) },
     { name: "z", title: "In standard errors", number: true, order: (one) => (one.z === null ? null : Math.abs(one.z)),
       cell: (one) => (one.z === null ? gap(one.reason) : element("span", { "data-z": one.z, title: String(one.z) }, rounded(one.z, 3))) },
-    { name: "p", title: "p", number: true, order: (one) => (one.p === null ? null : -one.p), note: "How often as much comes by chance alone",
-      cell: (one) => (one.p === null ? gap(one.reason) : element("span", { "data-p": one.p, title: String(one.p) }, rounded(one.p, 2))) },
-    { name: "word", title: "More than noise?", cell: (one) => element("span", { class: `verdict ${word(one).replace(/ .*/, "")}` }, word(one)), order: word },
+    { name: "p", title: "p", number: true, order: (one) => (one.p === null ? null : significance(one)), note: "How often as much comes by chance alone",
+      cell: (one) => (one.p === null ? gap(one.reason) : element("span", { "data-p": one.p, title: String(one.p) }, one.p < 1e-16 ? "< 1e-16" : rounded(one.p, 2))) },
+    { name: "word", title: "More than noise?", cell: (one) => element("span", { class: `verdict ${word(one).replace(/[ ,].*/, "")}` }, word(one)), order: word },
   ];
   return sortable(columns, items, { caption: "The most significant first", head: "layer", sort: "p",
     attributes: (one) => ({ "data-row": "compare", "data-kind": one.row.kind, "data-layer": one.row.layer, "data-phase": one.row.phase, "data-what": one.what }) });
@@ -146,6 +148,14 @@ function list(items, only, onchoose) {
   const now = whats.includes(only) ? only : "";
   return [element("div", { class: "controls" }, choice("What", [["", "all"], ...whats.map((one) => [one, nameOfWhat(one)])], now, onchoose)),
     summary(items), table(now ? items.filter((one) => one.what === now) : items)];
+}
+
+/** What makes a comparison say little, though each value may be compared. */
+function strangers([{ place: a }, { place: b }], items) {
+  const said = [];
+  if (!items.some((one) => one.row.kind === "layer" && one.a && one.b)) said.push("They have no layer in common: these are different trainings, or another model.");
+  if (peaksOf(a).size === 0 !== (peaksOf(b).size === 0)) said.push("Of one the GPU's peaks are not known, so whether both ran on GPUs of one model is not, either.");
+  return said.length ? element("p", { class: "problem" }, said.join(" ")) : null;
 }
 
 async function side(one, key, signal) {
@@ -170,7 +180,7 @@ async function draw(spot, pair, query, signal) {
   }));
   show(query.get("what") || "");
   replace(spot, element("div", { class: "controls" }, ...chooseplaces.filter(Boolean)),
-    element("p", { class: "hint" }, `First: ${sides[0].place.name}. Second: ${sides[1].place.name}.`), place);
+    element("p", { class: "hint" }, `First: ${sides[0].place.name}. Second: ${sides[1].place.name}.`), strangers(sides, items), place);
 }
 
 export async function showCompare(main, query, signal) {

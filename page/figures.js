@@ -10,7 +10,7 @@ import { estimate, gap, metricName, rounded } from "./values.js";
 const PHASES = ["forward", "backward"];
 const MOST = 30;
 
-/** [{layer, forward: row, backward: row, ms}], in the model's order. */
+/** [{layer, forward: row, backward: row, ms}], by name. */
 function layersOf(rows) {
   const found = new Map();
   for (const row of rows) {
@@ -57,7 +57,7 @@ const inBars = (one) => (one === null ? null : one.unit === "share of 1"
 function figure(title, layers, all, metric) {
   const names = shortened(layers.map((one) => one.layer));
   const unit = all.flatMap((one) => PHASES.map((phase) => one[phase]?.metrics[metric]?.unit)).find(Boolean) || "";
-  const lacking = layers.filter((one) => PHASES.every((phase) => !told(one, phase, metric))).length;
+  const lacking = layers.flatMap((one) => PHASES.filter((phase) => !told(one, phase, metric))).length;
   const summary = `${layers.length === all.length ? `All ${all.length} layers` : `The ${layers.length} of ${all.length} layers that take most time`}, `
     + `forward and backward, with standard errors.${lacking ? ` Crosses: not measured (${lacking}).` : ""}`;
   const series = PHASES.map((phase) => ({ name: phase, values: layers.map((one) => inBars(told(one, phase, metric))) }));

@@ -1,21 +1,47 @@
 // Where the GPU goes, in three sentences: the costliest layer, why it is slow, and how sure that is.
-import { boundMeans } from "./bounds.js";
+import { boundMeans, boundPhrase, boundSure } from "./bounds.js";
 import { element, section } from "./dom.js";
 import { itemName } from "./names.js";
 import { metricsOf } from "./places.js";
 import { grade } from "./quality.js";
-import { estimate, gap, metricName, share, value } from "./values.js";
+import { estimate, gap, metricName, quotient, share, sum, value } from "./values.js";
 
-const most = (rows) => rows.reduce((best, row) => (best === null || (row.share ?? 0) > (best.share ?? 0) ? row : best), null);
+/** What marks may have added is not worth a range below that. */
+const NOTICEABLE = 0.95;
+const leastOf = (row) => row.least_ms_per_step ?? row.ms_per_step ?? 0;
+const total = (rows, of) => rows.reduce((before, row) => before + (of(row) ?? 0), 0);
+const most = (items, of) => items.reduce((best, one) => (best === null || of(one) > of(best) ? one : best), null);
+
+/** The rows of the layer whose phases take most of a step together, by what they surely take (as `precisionprobe report` says);
+ * the costliest phase first. */
+function costliestOf(rows) {
+  const found = new Map();
+  for (const row of rows.filter((one) => one.kind === "layer")) found.set(row.layer, [...(found.get(row.layer) || []), row]);
+  const phases = most([...found.values()], (told) => total(told, leastOf)) || [];
+  return [...phases].sort((a, b) => leastOf(b) - leastOf(a));
+}
+
+const attributes = (row) => ({ "data-row": "item", "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-kind": row.kind, "data-layer": row.layer,
+  "data-phase": row.phase });
+
+function timeOf(phases) {
+  const lengthened = total(phases, leastOf) < NOTICEABLE * total(phases, (row) => row.ms_per_step);
+  const said = [lengthened ? "at most " : "", sum(phases, "ms_per_step", ""), " ms a step, ", sum(phases, "share", "share of 1"), " of it"];
+  if (lengthened) said.push("; ", sum(phases, "least_ms_per_step", ""), " ms at least: marks may have added the rest");
+  if (phases.length > 1)
+    said.push(": ", ...phases.flatMap((row, n) => [n ? ", " : "", element("span", attributes(row), `${row.phase} `, estimate(row, "ms_per_step", "ms_per_step_stderr", ""))]));
+  return said;
+}
 
 /** The evidence for what is told to bound a layer. */
 const EVIDENCE = { Tensor: "tensor_active", FP32: "fp32_active", Memory: "dram_active" };
 
-function why(row) {
+function why(row, several) {
   const said = [];
+  const whose = several ? `Its ${row.phase} is` : "It is";
   if (row.bound) {
-    said.push("It is bound by ", element("strong", {}, row.bound), row.bound_likely === null ? "" : " (likely to ",
-      row.bound_likely === null ? "" : share(row, "bound_likely"), row.bound_likely === null ? "" : ")", `: ${boundMeans(row.bound)}. `);
+    said.push(`${whose} bound by `, element("strong", {}, boundPhrase(row.bound)), row.bound_likely === null ? "" : " (",
+      row.bound_likely === null ? "" : boundSure(row), row.bound_likely === null ? "" : " sure)", `: ${boundMeans(row.bound)}. `);
     const told = row.metrics[EVIDENCE[row.bound]];
     if (told?.mean !== null && told !== undefined) {
       const made = estimate(told, "mean", "stderr", told.unit);
@@ -23,9 +49,8 @@ function why(row) {
       said.push(`${metricName(EVIDENCE[row.bound])} is `, made, ". ");
     }
     if (told?.achieved) said.push(`Of a peak of `, evidence(told, "peak", EVIDENCE[row.bound]), " it gets ", evidence(told, "achieved", EVIDENCE[row.bound]), ". ");
-  } else said.push("What bounds its kernels was not measured: that needs DRAMActive, FP32Active and TensorActive by layer. ");
-  if (row.idle_share !== null)
-    said.push("In ", share(row, "idle_share"), " of its own time no kernel of it ran: the GPU waited for the host.");
+  } else said.push("What bounds its kernels is not known: that needs DRAMActive, FP32Active and TensorActive by layer, over the time in which its kernels ran. ");
+  if (row.idle_share !== null) said.push("In ", share(row, "idle_share"), " of its own time no kernel of it ran.");
   return said;
 }
 
@@ -37,7 +62,7 @@ function evidence(told, column, metric) {
 
 /** Of a metric that nothing was held out of. */
 const unchecked = (rows, metric) => (rows.every((row) => [undefined, "records", "none"].includes(row.metrics[metric]?.method))
-  ? "counted, from kernel records" : "not checked");
+  ? "counted, from kernel records" : "nothing was held out to check it");
 
 function sure(rows, quality, gpu) {
   const told = metricsOf(rows.filter((row) => row.kind === "layer"));
@@ -54,26 +79,30 @@ function sure(rows, quality, gpu) {
 }
 
 export function headline(place, quality) {
-  const row = most(place.rows.filter((one) => one.kind === "layer"));
+  const phases = costliestOf(place.rows);
+  const [row] = phases;
   if (!row) return section("Where the time goes", element("p", {}, "No layer has been seen yet."));
   return section("Where the time goes",
-    element("div", { class: "headline", "data-row": "item", "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-kind": row.kind,
-      "data-layer": row.layer, "data-phase": row.phase },
-    element("p", { class: "costliest" }, "Costliest: ", element("strong", {}, itemName(row)), ` ${row.phase}, `,
-      estimate(row, "ms_per_step", "ms_per_step_stderr", ""), " ms a step, ", share(row, "share"), " of it."),
-    element("p", {}, "Why: ", ...why(row)),
-    element("p", {}, "How sure: ", sure(place.rows, quality, row.gpu_uuid), row.shared === true ? " Others used the GPU meanwhile." : "")),
+    element("div", { class: "headline", ...attributes(row) },
+      element("p", { class: "costliest" }, "Costliest: ", element("strong", {}, itemName(row)), phases.length > 1 ? ", " : ` ${row.phase}, `, ...timeOf(phases), "."),
+      element("p", {}, "Why: ", ...why(row, phases.length > 1)),
+      element("p", {}, "How sure: ", sure(place.rows, quality, row.gpu_uuid), row.shared === true ? " Others used the GPU meanwhile." : "")),
     stepFacts(row));
 }
 
+/** Of marked steps: what the page has divided, as the API's own columns say it. */
+function markedFacts(row) {
+  const steps = row.marked_steps > 0 && row.step_ns !== null;
+  return [["A marked step takes, ms", steps ? quotient(row.step_ns / 1e6 / row.marked_steps, "step_ns / 1e6 / marked_steps", "", row.step_ms_stderr) : gap("no step was marked")],
+    ["In which no kernel ran", steps && row.gap_ns !== null ? quotient(row.gap_ns / row.step_ns, "gap_ns / step_ns", "share of 1", null) : gap("kernels were not recorded")]];
+}
+
 function stepFacts(row) {
-  const item = { class: "facts", "data-row": "item", "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-kind": row.kind, "data-layer": row.layer,
-    "data-phase": row.phase };
-  const fact = (name, told) => element("div", {}, element("dt", {}, name), element("dd", {}, told));
-  return element("dl", item,
-    fact("A step takes, ms", estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", "", "no step without marks was counted")),
-    fact("In which no kernel ran", share(row, "counted_idle_share", "kernels were not recorded")),
-    fact("Steps without marks", value(row, "counted_steps")),
-    fact("Steps with marks", value(row, "marked_steps")), fact("Captures", value(row, "captures")),
-    fact("Solved", row.final ? "all is there" : row.revision ? `so far, revision ${row.revision}` : gap("not yet")));
+  const counted = row.counted_ms_per_step !== null;
+  const steps = counted ? [["A step takes, ms", estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", "")],
+    ["In which no kernel ran", share(row, "counted_idle_share", "kernels were not recorded")]] : markedFacts(row);
+  return element("dl", { class: "facts", ...attributes(row) }, ...[...steps, ["Steps without marks", value(row, "counted_steps")],
+    ["Steps with marks", value(row, "marked_steps")], ["Captures", value(row, "captures")],
+    ["Solved", row.final ? "all is there" : row.revision ? `so far, revision ${row.revision}` : gap("not yet")]]
+    .map(([name, told]) => element("div", {}, element("dt", {}, name), element("dd", {}, told))));
 }

@@ -1,5 +1,6 @@
 // The layers of one pod's GPU as a table: as a tree by their dotted names, or side by side. Rows of no time are folded into
 // one line.
+import { boundSure } from "./bounds.js";
 import { button, choice, element, replace, section, unique } from "./dom.js";
 import { itemName } from "./names.js";
 import { lackingMetrics, metricsOf } from "./places.js";
@@ -10,6 +11,7 @@ import { estimate, gap, metricName, share, sum, value } from "./values.js";
 
 const AT_FIRST = 80; // rows: what is open at first, and shown of a flat table
 const AT_ONCE = 40; // layers below one name
+const NOTICEABLE = 0.95; // of a time, below which what marks may have added is told
 const DEPTHS = 12; // that page.css indents
 
 const unitOf = (rows, metric) => rows.find((row) => row.metrics[metric])?.metrics[metric].unit || "";
@@ -32,9 +34,16 @@ function marked(made, metric) {
   return made;
 }
 
+/** With what marks may have added, where that is worth telling. */
+function atMost(row, made) {
+  const lengthened = row.least_ms_per_step !== null && row.least_ms_per_step < NOTICEABLE * row.ms_per_step;
+  if (lengthened && !made.classList.contains("gap")) return element("span", {}, element("abbr", { title: "marks may have added to it" }, "≤ "), made);
+  return made;
+}
+
 function boundCell(row) {
   if (!row.bound) return gap("too little was measured");
-  return element("span", {}, row.bound, row.bound_likely === null ? "" : " ", row.bound_likely === null ? "" : share(row, "bound_likely"));
+  return element("span", {}, row.bound, row.bound_likely === null ? "" : " ", row.bound_likely === null ? "" : boundSure(row));
 }
 
 /** A layer that stands for those in it says so, and why. */
@@ -52,14 +61,15 @@ function columnsOf(rows, quality) {
   return [
     { name: "layer", title: "Layer", cell: itemName, order: itemName },
     { name: "phase", title: "Phase", cell: (row) => row.phase, order: (row) => row.phase },
-    plain("ms_per_step", "ms a step", (row) => estimate(row, "ms_per_step", "ms_per_step_stderr", ""), "Elapsed, in marked steps; items that overlap share the time"),
+    plain("ms_per_step", "ms a step", (row) => atMost(row, estimate(row, "ms_per_step", "ms_per_step_stderr", "")),
+      "Elapsed, in marked steps; items that overlap share the time; ≤: with what marks may have added"),
     plain("share", "Share", (row) => share(row, "share"), "Of the steps' time"),
     plain("busy_ms_per_step", "Busy ms", (row) => estimate(row, "busy_ms_per_step", "busy_ms_per_step_stderr", "", row.busy_reason), "In which a kernel of it ran"),
-    plain("idle_share", "Idle", (row) => share(row, "idle_share", row.busy_reason), "Of its own time, in which no kernel of it ran"),
-    { name: "bound", title: "Bound by", cell: boundCell, order: (row) => row.bound, note: "And how likely that is" },
+    plain("idle_share", "Idle", (row) => atMost(row, share(row, "idle_share", row.busy_reason)), "Of its own time, in which no kernel of it ran"),
+    { name: "bound", title: "Kernels bound by", cell: boundCell, order: (row) => row.bound, note: "While they run, and how sure that is; idle time is beside it" },
     ...metrics,
     plain("memory_peak_bytes", "Memory peak", (row) => value(row, "memory_peak_bytes", "bytes", "not known"), "Most that torch had allocated while it ran"),
-    plain("calls", "Calls", (row) => value(row, "calls")),
+    plain("calls", "Calls in all", (row) => value(row, "calls")),
     { name: "type", title: "Class", cell: classCell, order: (row) => row.type },
     plain("parameters", "Parameters", (row) => value(row, "parameters", "", "it is no module")),
   ];

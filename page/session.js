@@ -23,7 +23,7 @@ function title(one, opened) {
       ["Method", one.method || gap()], ["First step", moment(one.first_step)], ["Last step", moment(one.last_step)], ["Finished", moment(one.finished_at)],
       ["Pods", String(one.pods.length)]]), ...conditionsOf(one.conditions, opened),
     element("p", { class: "links" },
-      element("a", { href: link(["compare"], { namespace: one.namespace, a: [one.namespace, one.session, one.session_uid].join("/") }) }, "Compare it with another session"), " · ",
+      element("a", { href: link(["compare"], { namespace: one.namespace, b: [one.namespace, one.session, one.session_uid].join("/") }) }, "Compare it with an earlier session"), " · ",
       element("a", { href: link(["jobs"], { namespace: one.namespace, s: [one.namespace, one.session, one.session_uid].join("/") }) }, "Put other jobs beside it"), " · ",
       element("a", { href: link(["patterns"], { namespace: one.namespace }) }, "What bounds its workload"))];
 }

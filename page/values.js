@@ -8,33 +8,37 @@ const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 export function rounded(value, digits = 4) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 1e7) return String(value);
+  if (Number.isInteger(value) && size < 1e7 && digits >= 4) return String(value);
   if (size >= 1e7 || size < 1e-4) return value.toExponential(digits - 1);
   return String(Number(value.toPrecision(digits)));
 }
 
 /** In units that go with its size, as 4.92 TB/s. */
-export function scaled(value, unit) {
+export function scaled(value, unit, digits = 4) {
   const found = PREFIXES.find(([size]) => Math.abs(value) >= size);
-  return found ? `${rounded(value / found[0])} ${found[1]}${unit}` : `${rounded(value)} ${unit}`;
+  return found ? `${rounded(value / found[0], digits)} ${found[1]}${unit}` : `${rounded(value, digits)} ${unit}`;
 }
 
 const SHORT = { "bytes per second": "B/s", "FLOP per second": "FLOP/s", bytes: "B", joules: "J" };
 
 /** ns in a unit that goes with their size. */
-function time(ns) {
+function time(ns, digits) {
   const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]].find(([one]) => Math.abs(ns) >= one) || [1, "ns"];
-  return `${rounded(ns / size)} ${unit}`;
+  return `${rounded(ns / size, digits)} ${unit}`;
 }
 
+const LEAST = 1e-4; // per cent that anybody asks for
+
+const percent = (value, digits) => (value !== 0 && Math.abs(value) < LEAST ? `less than ${LEAST.toFixed(4)} %` : `${rounded(value, digits)} %`);
+
 /** The text of a value in a unit of the API. */
-export function text(value, unit) {
-  if (unit === "ns") return time(value);
-  if (unit === "share of 1") return `${rounded(100 * value)} %`;
-  if (unit === "percent") return `${rounded(value)} %`;
-  if (unit === "watts") return `${rounded(value)} W`;
-  if (SHORT[unit]) return scaled(value, SHORT[unit]);
-  return unit ? `${rounded(value)} ${unit}` : rounded(value);
+export function text(value, unit, digits = 4) {
+  if (unit === "ns") return time(value, digits);
+  if (unit === "share of 1") return percent(100 * value, digits);
+  if (unit === "percent") return percent(value, digits);
+  if (unit === "watts") return `${rounded(value, digits)} W`;
+  if (SHORT[unit]) return scaled(value, SHORT[unit], digits);
+  return unit ? `${rounded(value, digits)} ${unit}` : rounded(value, digits);
 }
 
 export function gap(reason) {
@@ -44,23 +48,39 @@ export function gap(reason) {
 }
 
 /** A column of a row; null is a gap. */
-export function value(row, column, unit = "", reason = "") {
+export function value(row, column, unit = "", reason = "", digits = 4) {
   const told = row[column];
   if (told === null || told === undefined) return gap(reason);
   return element("span", { class: "value", "data-column": column, "data-value": told, title: `${told} ${unit}`.trim() },
-    text(told, unit));
+    text(told, unit, digits));
 }
 
 /** A share of 1 in per cent. */
 export const share = (row, column, reason) => value(row, column, "share of 1", reason);
 
+/** Digits with which a value ends where two of its standard error's do. */
+function digitsBy(mean, error) {
+  if (!(error > 0) || !mean) return 4;
+  const place = (size) => Math.floor(Math.log10(Math.abs(size)));
+  return Math.max(4, Math.min(8, place(mean) - place(error) + 2));
+}
+
+const errorOf = (content) => element("span", { class: "stderr" }, " ± ", content);
+
 /** mean and stderr, whatever the two are called. */
 export function estimate(row, mean, stderr, unit, reason) {
   if (row[mean] === null || row[mean] === undefined) return gap(reason);
-  const made = element("span", { class: "estimate" }, value(row, mean, unit));
-  if (row[stderr] !== null && row[stderr] !== undefined)
-    made.append(element("span", { class: "stderr" }, " ± ", value(row, stderr, unit)));
+  const error = row[stderr] ?? null;
+  const made = element("span", { class: "estimate" }, value(row, mean, unit, "", digitsBy(row[mean], error)));
+  if (error !== null) made.append(errorOf(value(row, stderr, unit, "", 2)));
   return made;
+}
+
+/** What the page has made of columns that the API tells: how, says its title. `error`: null where it is not known. */
+export function quotient(made, how, unit, error) {
+  const told = element("span", { class: "estimate", "data-made": how, "data-quotient": made, title: `${made}, ${how}` }, text(made, unit, digitsBy(made, error)));
+  if (error !== null && error !== undefined) told.append(errorOf(text(error, unit, 2)));
+  return told;
 }
 
 /** What the page has added up, which the API does not tell: of how many rows, says its title. */

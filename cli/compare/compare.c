@@ -213,12 +213,22 @@ static double peak_of(const json_t *gpu, const char *metric)
     return (double)NAN;
 }
 
+static bool is_unknown(const json_t *gpu)
+{
+    for (int m = 0; m < PP_METRIC_COUNT; m++)
+        if (!isnan(peak_of(gpu, pp_metric_get((pp_metric)m)->spec_name)))
+            return false;
+    return !*pp_results_text(gpu, "chip");
+}
+
 /* By what their drivers said of them, or by their peaks, which follow from that. */
 static void compare_models(pp_compared_gpu *to, const json_t *gpu, const json_t *other)
 {
     const char *a = pp_results_text(gpu, "chip"), *b = pp_results_text(other, "chip");
     (void)snprintf(to->chips[0], sizeof to->chips[0], "%s", a);
     (void)snprintf(to->chips[1], sizeof to->chips[1], "%s", b);
+    to->unknown[0] = is_unknown(gpu);
+    to->unknown[1] = is_unknown(other);
     if (*a && *b) {
         to->unlike = strcmp(a, b) == 0 ? "" : another_model;
         return;

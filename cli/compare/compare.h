@@ -32,6 +32,7 @@ typedef struct pp_compared_gpu {
     const char *gpu, *other; /**< UUIDs; "": none named, NULL: the training has no such GPU */
     const char *unlike;      /**< why nothing of them is compared: another model; "" */
     char chips[2][128];
+    bool unknown[2];  /**< neither the GPU's model nor a peak of it is known */
     pp_compared step; /**< time of the whole step; quantity NULL: neither tells it */
 } pp_compared_gpu;
 

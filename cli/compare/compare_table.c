@@ -56,6 +56,36 @@ static bool is_marked(const pp_compared_item *item)
     return false;
 }
 
+/* Whether of a value of it more can be said than that it differs. */
+static bool is_judged(const pp_compared_item *item)
+{
+    for (size_t i = 0; i < item->n; i++)
+        if (!isnan(item->values[i].z))
+            return true;
+    return false;
+}
+
+/* Values of two trainings that have nothing in common say little, and that has to be said. */
+static void print_strangers(FILE *to, const pp_comparison *c, size_t gpu)
+{
+    bool theirs[2] = {false, false};
+    const pp_compared_gpu *g = &c->gpus[gpu];
+    for (size_t i = 0; i < c->n_items; i++) {
+        const pp_compared_item *item = &c->items[i];
+        if (item->gpu != gpu || !pp_item_is_layer(item->item ? item->item : item->other))
+            continue;
+        if (item->item && item->other)
+            return;
+        theirs[item->other != NULL] = true;
+    }
+    if (theirs[0] && theirs[1])
+        (void)fputs("no layer is in both: these are different trainings, or another model\n", to);
+    if (g->unknown[0] != g->unknown[1])
+        (void)fprintf(to,
+                      "the GPU's model is not known of %s: whether both are alike is not, either\n",
+                      g->unknown[0] ? c->training->name : c->other->name);
+}
+
 static void print_name(FILE *to, const json_t *item)
 {
     const char *phase = pp_item_phase(item);
@@ -70,7 +100,7 @@ static void print_items(FILE *to, const pp_comparison *c, size_t gpu, bool all)
         if (item->gpu != gpu || !item->item || !item->other || item->n == 0)
             continue;
         if (!all && !is_marked(item)) {
-            silent++;
+            silent += is_judged(item);
             continue;
         }
         print_name(to, item->item);
@@ -181,6 +211,8 @@ void pp_compare_table_print(FILE *to, const pp_comparison *c, bool all)
         c->training->name, c->other->name, c->marked, c->compared, 100 * PP_SIGNIFICANCE_LEVEL);
     for (size_t i = 0; i < c->n_gpus; i++) {
         print_gpus(to, &c->gpus[i]);
+        if (c->gpus[i].gpu && c->gpus[i].other)
+            print_strangers(to, c, i);
         if (c->gpus[i].gpu && c->gpus[i].other && !*c->gpus[i].unlike)
             print_columns(to, &c->gpus[i]);
         if (!*c->gpus[i].unlike)

@@ -260,7 +260,7 @@ static void check_metrics(const doctor *d)
                  pp_remedy("StoreUnavailable"));
         if (metric(text, "precisionprobe_prometheus_up") == 0)
             find(d, "PrometheusUnavailable", "operator",
-                 "precisionprobe_prometheus_up is 0: the last query failed, or none is configured",
+                 "precisionprobe_prometheus_up is 0: it does not answer, or none is configured",
                  pp_remedy("PrometheusUnavailable"));
     }
 }

@@ -259,18 +259,21 @@ int pp_results_read(const char *from, json_t **ret, pp_error *err)
     PP_CLEANUP_FREE char *text = pp_file_read(path, FILE_MAX, &length, err);
     if (!text)
         return -1;
-    *ret = pp_json_parse(text, length, err);
-    if (*ret && json_is_array(json_object_get(*ret, "items"))) {
+    pp_error why = {0};
+    *ret = pp_json_parse(text, length, &why);
+    if (!*ret)
+        return pp_error_set(err, why.code, "%s: %s", path, why.message);
+    if (json_is_array(json_object_get(*ret, "items"))) {
         PP_CLEANUP_JSON json_t *rows = *ret;
         *ret = NULL;
         return pp_row_results(rows, ret, err);
     }
-    if (*ret && !json_is_array(json_object_get(*ret, "gpus"))) {
+    if (!json_is_array(json_object_get(*ret, "gpus"))) {
         json_decref(*ret);
         *ret = NULL;
         return pp_error_field(err, "gpus", "is missing: %s is no results.json", path);
     }
-    return *ret ? 0 : -1;
+    return 0;
 }
 
 /* The file system takes any bytes: those that are no character of UTF-8 become "?". */

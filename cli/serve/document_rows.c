@@ -32,6 +32,15 @@ static const field quality_fields[] = {{"doubt", "doubt", false},
                                        {"noise", "noise", false},
                                        {"windows", "windows", false},
                                        {0}};
+/* Of all metrics of one process that was sampled. */
+static const field sampling_fields[] = {{"windows", "samples", false},
+                                        {"lag_ns", "lagNs", false},
+                                        {"lag_stderr_ns", "lagStandardErrorNs", false},
+                                        {"chip", "chip", false},
+                                        {"period_ns", "periodNs", false},
+                                        {"times", "times", false},
+                                        {"failed_times", "failedTimes", false},
+                                        {0}};
 static const field kernel_fields[] = {{"kernel", "name", false},
                                       {"calls_per_step", "callsPerStep", false},
                                       {"ms_per_step", "millisecondsPerStep", false},
@@ -198,22 +207,53 @@ static json_t *layers(const pp_training *training, const char *uid, pp_error *er
 
 /* ---- what stands with a GPU ---- */
 
-static int add_quality(const view *v, const json_t *gpu, const char *key, const char *method)
+/* A row of a metric, by its name; NULL with nothing wrong where it has none. */
+static json_t *begin_quality(const view *v, const json_t *gpu, const char *name, const json_t *one,
+                             const char *method)
+{
+    pp_metric metric;
+    const char *uuid = pp_json_get_string(gpu, "gpu", NULL);
+    const char *own = pp_json_get_string(one, "method", NULL);
+    if (pp_metric_from_name(name, &metric) < 0)
+        return NULL;
+    json_t *row = begin_row(v, one, quality_fields);
+    if (row)
+        (void)json_object_set_new(row, "gpu_uuid", json_string(uuid ? uuid : ""));
+    if (row)
+        (void)json_object_set_new(row, "metric", json_string(pp_metric_get(metric)->column));
+    if (row)
+        (void)json_object_set_new(row, "method", json_string(own ? own : method));
+    return row;
+}
+
+static void add_quality(const view *v, const json_t *gpu, const char *key, const char *method)
 {
     const char *name;
     json_t *one;
-    const char *uuid = pp_json_get_string(gpu, "gpu", NULL);
-    json_object_foreach(json_object_get(gpu, key), name, one)
+    json_object_foreach(json_object_get(gpu, key), name, one)(void)
+        begin_quality(v, gpu, name, one, method);
+}
+
+/* Of PM sampling, by process; the clock that samples have beside them has no quality of its own
+ * (result_quality). */
+static int add_sampling_quality(const view *v, const json_t *gpu)
+{
+    size_t i;
+    json_t *sampling, *one;
+    const char *name;
+    json_array_foreach(json_object_get(gpu, "fine"), i, sampling)
     {
-        pp_metric metric;
-        if (pp_metric_from_name(name, &metric) < 0)
-            continue;
-        const char *own = pp_json_get_string(one, "method", NULL);
-        json_t *row = begin_row(v, one, quality_fields);
-        if (!row || json_object_set_new(row, "gpu_uuid", json_string(uuid ? uuid : "")) < 0 ||
-            json_object_set_new(row, "metric", json_string(pp_metric_get(metric)->column)) < 0 ||
-            json_object_set_new(row, "method", json_string(own ? own : method)) < 0)
-            return -1;
+        json_object_foreach(json_object_get(sampling, "closure"), name, one)
+        {
+            const bool clock = strcmp(name, pp_metric_get(PP_METRIC_SM_CLOCK)->spec_name) == 0;
+            json_t *row = clock ? NULL : begin_quality(v, gpu, name, one, "sampling");
+            const json_t *process = json_object_get(sampling, "process");
+            if (row &&
+                (copy_fields_of(row, sampling, sampling_fields) < 0 ||
+                 json_object_set_new(row, "process",
+                                     process ? json_deep_copy(process) : json_integer(0)) < 0))
+                return -1;
+        }
     }
     return 0;
 }
@@ -270,9 +310,14 @@ static int add_of_gpus(const view *v, const char *name)
     json_t *gpu;
     json_array_foreach(json_object_get(v->training->results, "gpus"), i, gpu)
     {
-        if (strcmp(name, "kernels") == 0 ? add_kernels(v, gpu) < 0
-                                         : add_quality(v, gpu, "quality", "") < 0 ||
-                                               add_quality(v, gpu, "closure", "replay") < 0)
+        if (strcmp(name, "kernels") == 0) {
+            if (add_kernels(v, gpu) < 0)
+                return -1;
+            continue;
+        }
+        add_quality(v, gpu, "quality", "");
+        add_quality(v, gpu, "closure", "replay");
+        if (add_sampling_quality(v, gpu) < 0)
             return -1;
     }
     return 0;

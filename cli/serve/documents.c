@@ -4,6 +4,7 @@
 #include "cli/serve/document_timeline.h"
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +39,28 @@ static json_t *head(const one *o)
                      "session_uid", o->uid, "session_phase", "Succeeded");
 }
 
-/* Of the first GPU; the page takes no more of it. */
 static const json_t *moment(const one *o, const char *key)
 {
     return json_object_get(o->training->results, key);
+}
+
+/* Of all GPUs the first, or the last. */
+static json_t *edge_of_steps(const one *o, const char *key, bool first)
+{
+    size_t i;
+    json_t *gpu;
+    json_int_t found = 0;
+    char text[64];
+    json_array_foreach(json_object_get(o->training->results, "gpus"), i, gpu)
+    {
+        const json_int_t ns = json_integer_value(json_object_get(gpu, key));
+        if (ns > 0 && (found == 0 || (first ? ns < found : ns > found)))
+            found = ns;
+    }
+    if (found == 0)
+        return json_null();
+    pp_time_format(found, 6, text, sizeof text);
+    return json_string(text);
 }
 
 static json_t *session_head(const one *o)
@@ -55,10 +74,12 @@ static json_t *session_head(const one *o)
                                 json_is_string(told) ? json_deep_copy(told) : json_null()) < 0)
             return NULL;
     }
-    if (made)
-        (void)json_object_set_new(made, "first_step", json_null());
-    if (made)
-        (void)json_object_set_new(made, "last_step", json_null());
+    if (made &&
+        (json_object_set_new(made, "first_step", edge_of_steps(o, "firstStepNs", true)) < 0 ||
+         json_object_set_new(made, "last_step", edge_of_steps(o, "lastStepNs", false)) < 0)) {
+        json_decref(made);
+        return NULL;
+    }
     return made;
 }
 

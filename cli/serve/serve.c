@@ -204,7 +204,8 @@ static int parse(const char *where, char *address, size_t size, int *ret_port, p
     const bool brackets = *where == '[';
     const bool whole = !brackets ? strchr(where, ':') == colon : colon && colon[-1] == ']';
     if (end == digits || *end || port < 0 || port > 65535 || !whole)
-        return pp_error_field(err, "--serve", "must be [ADDRESS:]PORT, not %s", where);
+        return pp_error_field(err, "--serve", "must be [ADDRESS:]PORT, of 0 to 65535, not %s",
+                              where);
     (void)snprintf(address, size, "%.*s", colon ? (int)(colon - where) - 2 * brackets : 9,
                    colon ? where + brackets : "127.0.0.1");
     *ret_port = (int)port;
@@ -235,7 +236,10 @@ int pp_serve(const char *where, const pp_documents *all, pp_error *err)
     struct lws_vhost *host = serving ? lws_create_vhost(serving, &info) : NULL;
     if (!host) {
         lws_context_destroy(serving);
-        return pp_error_field(err, "--serve", "cannot listen on %s", where);
+        return pp_error_field(err, "--serve",
+                              "cannot listen on %s: another program does, or it is no address "
+                              "of this machine",
+                              where);
     }
     const struct sigaction action = {.sa_handler = stop};
     (void)sigaction(SIGINT, &action, NULL);

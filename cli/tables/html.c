@@ -77,15 +77,20 @@ static void cell_number(FILE *to, const json_t *number, double scale, int digits
     (void)fprintf(to, "%s</td>", unit);
 }
 
-/* Time that marks may have lengthened is at most that. */
+/* Of what marks may have lengthened: it is at most what follows. */
+static void at_most(FILE *to, const json_t *item)
+{
+    if (pp_item_is_lengthened(item))
+        (void)fprintf(to,
+                      "<abbr title=\"at most, with what marks may have added; at least %.3f ms\">"
+                      "≤</abbr>",
+                      json_number_value(field(item, "leastMillisecondsPerStep")));
+}
+
 static void cell_time(FILE *to, const json_t *item)
 {
     (void)fputs("<td>", to);
-    if (pp_item_is_lengthened(item)) {
-        (void)fputs("<abbr title=\"at most, with what marks may have added; at least ", to);
-        (void)fprintf(to, "%.3f", json_number_value(field(item, "leastMillisecondsPerStep")));
-        (void)fputs("\">≤</abbr>", to);
-    }
+    at_most(to, item);
     pp_html_number(to, field(item, "millisecondsPerStep"), 1, 3);
     (void)fputs("</td>", to);
 }
@@ -157,10 +162,14 @@ static void write_times(FILE *to, const json_t *item)
         cell_number(to, busy, 1, 3, "");
     else
         cell_unknown(to, why);
-    if (json_is_number(idle))
-        cell_number(to, idle, 100, 1, "&nbsp;%");
-    else
+    if (json_is_number(idle)) {
+        (void)fputs("<td>", to);
+        at_most(to, item);
+        pp_html_number(to, idle, 100, 1);
+        (void)fputs("&nbsp;%</td>", to);
+    } else {
         cell_unknown(to, why);
+    }
 }
 
 /* One that stands for what is in it says so, and why. */

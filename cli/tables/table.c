@@ -85,12 +85,21 @@ static void print_calls(FILE *to, const json_t *item, double steps)
         (void)fprintf(to, " %7s", "");
 }
 
+/* In the places that there are. */
+static const char *short_bound(const char *bound)
+{
+    return !*bound                                 ? "-"
+           : strcmp(bound, "Communication") == 0   ? "Comm."
+           : strcmp(bound, "Synchronization") == 0 ? "Sync."
+                                                   : bound;
+}
+
 static void print_bound(FILE *to, const json_t *item)
 {
     const char *bound = pp_results_text(item, "bound");
     const bool sure = json_number_value(json_object_get(item, "boundLikely")) >= PP_ITEM_SURE;
     char text[32];
-    (void)snprintf(text, sizeof text, "%.7s%s", *bound ? bound : "-", *bound && !sure ? "?" : "");
+    (void)snprintf(text, sizeof text, "%.7s%s", short_bound(bound), *bound && !sure ? "?" : "");
     (void)fprintf(to, " %-*s", PP_TABLE_BOUND_PLACES, text);
 }
 
@@ -175,11 +184,12 @@ static void print_heading(FILE *to, const printing *p, const json_t *gpu)
 {
     (void)fputc('\n', to);
     pp_table_gpu_print(to, gpu);
-    (void)fprintf(to,
-                  " (percent ± standard error; in brackets: of a group; -: not known; "
-                  "≤: with what marks may have added%s)\n",
-                  p->layout.bounds ? "; bound ?: less than 95 % sure" : "");
+    (void)fputc('\n', to);
     print_headline(to, gpu);
+    (void)fprintf(to,
+                  "(percent ± standard error; in brackets: of a group; -: not known; "
+                  "≤: with what marks may have added%s)\n",
+                  p->layout.bounds ? "; bound: of its kernels, ?: less than 95 % sure" : "");
     pp_table_layout_heading(to, &p->layout);
     if (p->view.kernels > 0 && pp_table_kernels_known(gpu))
         pp_table_kernels_heading(to);
@@ -311,6 +321,15 @@ static void print_none(FILE *to, const char *why)
                        : "no optimizer stepped in a process with torch, or it ended too soon");
 }
 
+/* Once more, where somebody at a terminal looks: the first lines are out of sight by now. */
+static void print_headlines(FILE *to, const json_t *results)
+{
+    size_t i;
+    json_t *gpu;
+    (void)fputc('\n', to);
+    json_array_foreach(json_object_get(results, "gpus"), i, gpu) print_headline(to, gpu);
+}
+
 void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
 {
     size_t i;
@@ -329,6 +348,8 @@ void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
     pp_table_copies_print(to, results);
     pp_table_waits_print(to, results);
     pp_table_ranks_print(to, results);
+    if (view->columns > 0)
+        print_headlines(to, results);
 }
 
 int pp_table_columns(FILE *file)

@@ -11,8 +11,8 @@ typedef struct pp_table_view {
     int kernels; /**< that are listed below each row, at most; 0: none */
 } pp_table_view;
 
-/** Prints a table per GPU, layers in the order of the model; without any GPU, that no step was
- * sampled. */
+/** Prints a table per GPU, layers by name unless they are sorted otherwise; without any GPU, that
+ * no step was sampled. */
 void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view);
 
 /** Columns of the terminal that a file is, or 0. */

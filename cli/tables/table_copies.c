@@ -1,6 +1,7 @@
 #include "cli/tables/table_copies.h"
 
 #include "cli/results/results.h"
+#include "cli/tables/amounts.h"
 #include "cli/terminal/names.h"
 
 #include <string.h>
@@ -33,12 +34,14 @@ static void print_item(FILE *to, const json_t *item)
     (void)fprintf(to, "copies: %s%s%s (%s", type_of(item), *memory ? ", " : "", memory,
                   *layer ? "layer " : "");
     pp_name_print(to, layer, &(pp_name_cut){.places = places, .head = places});
-    (void)fprintf(to, "%s%s), %.*f of a step, %.3f MB", *layer ? ", " : "",
-                  pp_results_text(item, "phase"), number_of(item, "perStep") < 0.1 ? 3 : 1,
-                  number_of(item, "perStep"), number_of(item, "bytesPerStep") / 1e6);
+    char bytes[PP_AMOUNT_SIZE], speed[PP_AMOUNT_SIZE];
+    pp_amount_format(number_of(item, "bytesPerStep"), "B", bytes);
+    pp_amount_format(1e9 * json_number_value(rate), "B/s", speed);
+    (void)fprintf(to, "%s%s): %.*f a step, %s", *layer ? ", " : "", pp_results_text(item, "phase"),
+                  number_of(item, "perStep") < 0.1 ? 3 : 1, number_of(item, "perStep"), bytes);
     if (rate)
-        (void)fprintf(to, " at %.1f GB/s", json_number_value(rate));
-    (void)fprintf(to, ", %.3f ms of it\n", number_of(item, "millisecondsPerStep"));
+        (void)fprintf(to, " at %s", speed);
+    (void)fprintf(to, ", %.3f ms of a step\n", number_of(item, "millisecondsPerStep"));
 }
 
 void pp_table_copies_print(FILE *to, const json_t *results)
@@ -58,6 +61,8 @@ void pp_table_copies_print(FILE *to, const json_t *results)
         ms = (ms < 0 ? 0 : ms) + number_of(item, "millisecondsPerStep");
         bytes += number_of(item, "bytesPerStep");
     }
+    char text[PP_AMOUNT_SIZE];
+    pp_amount_format(bytes, "B", text);
     if (ms >= 0)
-        (void)fprintf(to, "copies: others, %.3f MB, %.3f ms of a step\n", bytes / 1e6, ms);
+        (void)fprintf(to, "copies: others: %s, %.3f ms of a step\n", text, ms);
 }

@@ -1,6 +1,7 @@
 #include "cli/tables/table_gpu.h"
 
 #include "cli/results/results.h"
+#include "cli/tables/amounts.h"
 #include "common/metric.h"
 
 #include <math.h>
@@ -31,19 +32,22 @@ static const json_t *job_of(const json_t *gpu)
     return NULL;
 }
 
-/* What a step takes of each rate that is known of the job, e.g. "; 512 joules a step". */
+/* What a step takes of each rate that is known of the job, e.g. "; Power 512 J a step". */
 static void print_amounts(FILE *to, const json_t *job)
 {
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
         const pp_metric_info *info = pp_metric_get((pp_metric)m);
-        const json_t *value = pp_json_get(job, "metrics", info->spec_name, "perStep", NULL);
-        if (json_is_number(value) && json_number_value(value) > 0)
-            (void)fprintf(to, "; %s %.4g %s a step", info->heading, json_number_value(value),
-                          info->per_step);
+        const double value =
+            json_number_value(pp_json_get(job, "metrics", info->spec_name, "perStep", NULL));
+        char text[PP_AMOUNT_SIZE];
+        if (!(value > 0))
+            continue;
+        pp_amount_format(value, strcmp(info->per_step, "bytes") == 0 ? "B" : "J", text);
+        (void)fprintf(to, "; %s %s a step", info->heading, text);
     }
 }
 
-/* Of the job, in units of 10^12: "DRAM 4.1 of 4.9 TB/s". */
+/* Of the job: "DRAM 4.1 TB/s of 4.9 TB/s". */
 static void print_achieved(FILE *to, const json_t *job)
 {
     for (int m = 0; m < PP_METRIC_COUNT; m++) {
@@ -51,9 +55,13 @@ static void print_achieved(FILE *to, const json_t *job)
         const json_t *of = pp_json_get(job, "metrics", info->spec_name, NULL);
         const double achieved = json_number_value(json_object_get(of, "achieved"));
         const double peak = json_number_value(json_object_get(of, "peak"));
-        if (achieved > 0 && peak > 0)
-            (void)fprintf(to, "; %s %.3g of %.3g T%s/s", info->heading, achieved / 1e12,
-                          peak / 1e12, info->peak == PP_PEAK_MEMORY ? "B" : "FLOP");
+        const char *unit = info->peak == PP_PEAK_MEMORY ? "B/s" : "FLOP/s";
+        char texts[2][PP_AMOUNT_SIZE];
+        if (!(achieved > 0 && peak > 0))
+            continue;
+        pp_amount_format(achieved, unit, texts[0]);
+        pp_amount_format(peak, unit, texts[1]);
+        (void)fprintf(to, "; %s %s of %s", info->heading, texts[0], texts[1]);
     }
 }
 

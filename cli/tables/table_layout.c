@@ -37,8 +37,15 @@ typedef struct optional {
     const char *name;
 } optional;
 
+/* By which it is told what bounds a layer. */
+static bool is_evidence(pp_metric metric)
+{
+    return metric == PP_METRIC_TENSOR_ACTIVE || metric == PP_METRIC_FP32_ACTIVE ||
+           metric == PP_METRIC_DRAM_ACTIVE;
+}
+
 /* The least important first: what the others leave a person without, a wider terminal has. Metrics
- * go from the right; what bounds a layer goes last. */
+ * go from the right, those last that tell what bounds a layer, and that itself after them. */
 static size_t list_optional(pp_table_layout *l, optional all[static MOST_COLUMNS])
 {
     pp_metric metrics[PP_METRIC_COUNT];
@@ -49,12 +56,14 @@ static size_t list_optional(pp_table_layout *l, optional all[static MOST_COLUMNS
     all[n++] = (optional){&l->calls, CALLS_PLACES + 1, "calls"};
     all[n++] = (optional){&l->memory, 2 * (PP_TABLE_MEMORY_PLACES + 1), "memory"};
     all[n++] = (optional){&l->types, l->type.places + 1, "type"};
-    while (n_metrics-- > 1)
-        all[n++] = (optional){&l->metrics[metrics[n_metrics]], PP_TABLE_METRIC_PLACES + 1,
-                              pp_metric_get(metrics[n_metrics])->heading};
-    all[n++] = (optional){&l->busy, TIME_PLACES + 1, "busy ms"};
-    all[n++] = (optional){&l->metrics[metrics[0]], PP_TABLE_METRIC_PLACES + 1,
-                          pp_metric_get(metrics[0])->heading};
+    for (int evidence = 0; evidence < 2; evidence++) {
+        if (evidence)
+            all[n++] = (optional){&l->busy, TIME_PLACES + 1, "busy ms"};
+        for (int i = n_metrics - 1; i >= 0; i--)
+            if (is_evidence(metrics[i]) == (bool)evidence)
+                all[n++] = (optional){&l->metrics[metrics[i]], PP_TABLE_METRIC_PLACES + 1,
+                                      pp_metric_get(metrics[i])->heading};
+    }
     all[n++] = (optional){&l->idle, IDLE_PLACES + 1, "idle"};
     all[n++] = (optional){&l->bounds, PP_TABLE_BOUND_PLACES + 1, "bound"};
     return n;

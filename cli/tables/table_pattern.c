@@ -1,9 +1,11 @@
 #include "cli/tables/table_pattern.h"
 
 #include "cli/results/results.h"
+#include "cli/tables/amounts.h"
 #include "cli/tables/headline.h"
 #include "common/cleanup.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,15 +22,17 @@ static void print_percent(FILE *to, const json_t *figure)
         (void)fprintf(to, " ± %.1f", 100 * json_number_value(error));
 }
 
-/* What the unit does meanwhile, in units of 10^12: " (3.9 of 4.92 TB/s)". */
+/* What the unit does meanwhile, as " (3.9 TB/s of 4.92 TB/s)". */
 static void print_evidence(FILE *to, const json_t *bound)
 {
     const double achieved = value_of(json_object_get(bound, "achieved"));
     const double peak = json_number_value(json_object_get(bound, "peak"));
+    const bool bytes = strcmp(pp_results_text(bound, "peakUnit"), "bytes per second") == 0;
+    char texts[2][PP_AMOUNT_SIZE];
+    pp_amount_format(achieved, bytes ? "B/s" : "FLOP/s", texts[0]);
+    pp_amount_format(peak, bytes ? "B/s" : "FLOP/s", texts[1]);
     if (achieved > 0 && peak > 0)
-        (void)fprintf(to, " (%.3g of %.3g T%s/s)", achieved / 1e12, peak / 1e12,
-                      strcmp(pp_results_text(bound, "peakUnit"), "bytes per second") == 0 ? "B"
-                                                                                          : "FLOP");
+        (void)fprintf(to, " (%s of %s)", texts[0], texts[1]);
 }
 
 static int compare_shares(const void *a, const void *b)

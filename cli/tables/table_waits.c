@@ -58,11 +58,11 @@ static void print_call(FILE *to, const json_t *calls, const json_t *call)
     const double share = number_of(call, "shareOfSteps");
     (void)fputs("host waits: ", to);
     print_place(to, calls, call);
-    (void)fprintf(to, ", %.*f calls of a step", number_of(call, "callsPerStep") < 0.1 ? 3 : 1,
+    (void)fprintf(to, ": %.*f calls a step", number_of(call, "callsPerStep") < 0.1 ? 3 : 1,
                   number_of(call, "callsPerStep"));
     if (share < 0.995)
         (void)fprintf(to, " (in %.1f%% of steps)", 100 * share);
-    (void)fprintf(to, ", %.3f ms of it\n", number_of(call, "millisecondsPerStep"));
+    (void)fprintf(to, ", %.3f ms of a step\n", number_of(call, "millisecondsPerStep"));
 }
 
 void pp_table_waits_print(FILE *to, const json_t *results)
@@ -82,5 +82,9 @@ void pp_table_waits_print(FILE *to, const json_t *results)
         ms = (ms < 0 ? 0 : ms) + number_of(call, "millisecondsPerStep");
     }
     if (ms >= 0)
-        (void)fprintf(to, "host waits: elsewhere, %.3f ms of a step\n", ms);
+        (void)fprintf(to, "host waits: elsewhere: %.3f ms of a step\n", ms);
+    if (json_array_size(calls) > 0)
+        (void)fputs("(the GPU works while the host waits for it: what that costs is host "
+                    "synchronization in \"bound by\")\n",
+                    to);
 }

@@ -79,11 +79,11 @@ static void test_sums(void **state)
     assert_null(json_object_get(item_at(results, 2), "gigabytesPerSecond"));
     char *text = printed(results);
     assert_string_equal(
-        text, "\ncopies: host to device, pinned (layer bot.0, forward), 1.0 of a step, 40.000 MB "
-              "at 20.0 GB/s, 2.000 ms of it\n"
-              "copies: host to device, pageable (layer bot.0, forward), 1.0 of a step, 0.000 MB "
-              "at 0.1 GB/s, 0.001 ms of it\n"
-              "copies: fill (other), 0.050 of a step, 0.100 MB, 0.000 ms of it\n");
+        text, "\ncopies: host to device, pinned (layer bot.0, forward): 1.0 a step, 40 MB "
+              "at 20 GB/s, 2.000 ms of a step\n"
+              "copies: host to device, pageable (layer bot.0, forward): 1.0 a step, 50 B "
+              "at 50 MB/s, 0.001 ms of a step\n"
+              "copies: fill (other): 0.050 a step, 100 kB, 0.000 ms of a step\n");
     free(text);
     pp_run_copies_free(c);
 }
@@ -126,7 +126,7 @@ static void test_many(void **state)
     assert_null(item_at(results, PP_RUN_COPIES_TOLD + 1));
     char *text = printed(results);
     assert_null(strchr(text, '\x1b'));
-    assert_non_null(strstr(text, "copies: others, 0.001 MB, 7750.000 ms of a step\n"));
+    assert_non_null(strstr(text, "copies: others: 1.24 kB, 7750.000 ms of a step\n"));
     free(text);
     pp_run_copies_free(c);
 }

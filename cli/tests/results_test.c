@@ -124,7 +124,7 @@ static void known_times_are_shown(void **state)
           "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,3,8000000,4,3,0.8,3000000,1.5,0.625,");
     holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,,0.2,0,0,1,");
     holds(table,
-          "2 steps of 5.000 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s (");
+          "2 steps of 5.000 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s\n");
     holds(table,
           "bot.0                    Linear recompute    1.50    ≤4.000  80.0%     1.500  ≤62.5%\n");
     holds(table,
@@ -201,7 +201,9 @@ static void names_are_whole_or_lose_their_middle(void **state)
     json_t *of = json_loads(text, 0, NULL);
     assert_non_null(of);
     char *whole = printed(of), *wide = printed_in(of, 400), *narrow = printed_in(of, 100);
-    assert_string_equal(whole, wide);
+    assert_memory_equal(wide, whole, strlen(whole)); /* on a terminal the answer comes once more */
+    assert_true(strncmp(wide + strlen(whole), "\ncostliest layer: base", 22) == 0);
+    assert_null(strstr(strstr(whole, "costliest layer: ") + 1, "costliest layer: "));
     holds(whole, "base_model.model.model.layers.0.self_attn.q_proj Linear forward      2.00     "
                  "1.500  50.0%");
     holds(whole, "not listed: 1 row of layers that take less than a microsecond of a step\n");
@@ -230,7 +232,7 @@ static void unknown_times_are_not_zero(void **state)
     assert_string_equal(json_string_value(json_object_get(item, "busyReason")),
                         "another CUPTI client");
     holds(csv, "\"recompute\",0,3,8000000,4,,0.8,,,,");
-    holds(table, "2 steps of 5.000 ms, in 2 captures over 3.5 s (");
+    holds(table, "2 steps of 5.000 ms, in 2 captures over 3.5 s\n");
     holds(table, "recompute    1.50     4.000  80.0%         -       -\n");
     holds(table, "\nbusy times are not known: another CUPTI client\n");
     assert_string_equal(json_string_value(json_object_get(item, "wholeReason")),

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import re
 import shutil
 
 import pytest
@@ -126,6 +127,14 @@ def test_another_use_of_the_gpu_is_found(alike, tmp_path):
     assert not any(row["more_than_noise"] for row in told["items"] if row["unit"] == "ms")
 
 
+def test_trainings_that_have_nothing_in_common(alike):
+    """No layer's name is in both, and one's GPU is of no model that is known."""
+    said = written(f"--compare={RECORDINGS / 'demo'}", RECORDINGS / "h200")
+    assert "no layer is in both: these are different trainings, or another model\n" in said
+    assert "the GPU's model is not known of demo: whether both are alike is not, either\n" in said
+    assert not re.search("different trainings|is not known of", written(f"--compare={alike[0]}", alike[1]))
+
+
 def test_layers_that_one_alone_has(alike, tmp_path):
     layers = [*simulated.LAYERS[:3], ("tail", 120.0, 0.75)]
     told = compared(simulated.training(tmp_path / "renamed", seed=97, layers=layers), alike[2])
@@ -233,7 +242,7 @@ def test_csv_has_the_same_rows():
 
 def test_rows_that_do_not_differ_are_counted(alike):
     short = written(f"--compare={alike[0]}", alike[0])
-    assert "no more than noise in 7 other rows (--all lists them)" in short and "bottom forward" not in short
+    assert "no more than noise in 6 other rows (--all lists them)" in short and "bottom forward" not in short
     assert "bottom forward" in written("--all", f"--compare={alike[0]}", alike[0])
 
 

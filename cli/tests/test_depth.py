@@ -84,7 +84,7 @@ def test_a_module_that_has_a_row_of_its_own(tmp_path):
     assert (both["parameters"], both["busy_ms_per_step"], both["memory_peak_bytes"], both["memory_live_bytes"]) == (20, 3, 9, -2)
     assert both["idle_share"] == pytest.approx(0.5) and both["metrics"]["sm_active"]["mean"] == pytest.approx(0.4)
     assert both["bound"] == "Memory" and both["bound_likely"] == pytest.approx(0.6)
-    assert [line.split()[0] for line in written("--depth=2", at).splitlines()[4:8]] == ["h.0", "h.01", "h.0", "loss"]
+    assert [line.split()[0] for line in written("--depth=2", at).splitlines()[5:9]] == ["h.0", "h.01", "h.0", "loss"]
 
 
 @pytest.mark.parametrize("other, mean", [(metric(0.7), 0.6), (metric(0.7, source="b"), None), ({**metric(None), "reason": "why"}, None)])

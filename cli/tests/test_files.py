@@ -235,7 +235,7 @@ def test_rows_in_another_order(tmp_path, by, expected):
     assert [one["layer"] or one["kind"] for one in told] == expected
     assert [one["phase"] for one in told if one["layer"] == "bottom"] == ["forward", "backward"]
     table = written(f"--sort={by}", at)
-    assert [line.split()[0] for line in table.splitlines()[4:4 + len(rows)]] == expected
+    assert [line.split()[0] for line in table.splitlines()[5:5 + len(rows)]] == expected
 
 
 def test_rows_by_their_texts():

@@ -346,8 +346,8 @@ def test_host_waits_are_named(python, tmp_path):
     assert (item["layer"], item["phase"]) == ("1", "forward") and (nonzero["layer"], nonzero["phase"]) == ("", "other")
     assert item["callsPerStep"] == item["shareOfSteps"] == 1 and 0 < item["millisecondsPerStep"] < 10
     assert nonzero["callsPerStep"] == nonzero["shareOfSteps"] == pytest.approx(0.5, abs=0.05)
-    assert "host waits: nonzero() in train.py:15 (other), 0.5 calls of a step (in " in probed.stderr
-    assert "host waits: item() in train.py:5 (layer 1, forward), 1.0 calls of a step, " in probed.stderr
+    assert "host waits: nonzero() in train.py:15 (other): 0.5 calls a step (in " in probed.stderr
+    assert "host waits: item() in train.py:5 (layer 1, forward): 1.0 calls a step, " in probed.stderr
 
 
 def test_layers_steps_and_phases(python, tmp_path):

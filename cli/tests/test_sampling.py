@@ -101,7 +101,7 @@ def check_pattern(truth, pattern, said):
         if bound["by"] == "Memory":  # kernels are so bound from 60 % on, and some nearer to it
             assert 0.5 * bandwidth < bound["achieved"]["value"] <= bandwidth and bound["peak"] == dram["peak"]
             if bound["share"]["value"] >= 0.005:  # the table leaves out what is less of a step
-                assert f"({bound['achieved']['value'] / 1e12:.3g} of 4.92 TB/s)" in said
+                assert f"({bound['achieved']['value'] / 1e12:.4g} TB/s of 4.917 TB/s)" in said
 
 
 @pytest.mark.parametrize("python, model", [(PYTHONS[0], "long"), (PYTHONS[-1], "random")], ids=["long", "random"])

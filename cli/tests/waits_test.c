@@ -87,10 +87,12 @@ static void test_sums(void **state)
     char *text = printed(results);
     assert_string_equal(
         text,
-        "\nhost waits: item() in /b/train.py:41 (layer bot.0, forward), 1.0 calls of a step, "
-        "2.000 ms of it\n"
-        "host waits: bool() in /a/train.py:7 (other), 0.050 calls of a step (in 5.0% of steps), "
-        "0.250 ms of it\n");
+        "\nhost waits: item() in /b/train.py:41 (layer bot.0, forward): 1.0 calls a step, "
+        "2.000 ms of a step\n"
+        "host waits: bool() in /a/train.py:7 (other): 0.050 calls a step (in 5.0% of steps), "
+        "0.250 ms of a step\n"
+        "(the GPU works while the host waits for it: what that costs is host synchronization in "
+        "\"bound by\")\n");
     free(text);
     pp_run_waits_free(w);
 }
@@ -128,8 +130,8 @@ static void test_many(void **state)
     assert_null(call_at(results, PP_RUN_WAITS_TOLD + 1));
     char *text = printed(results);
     assert_non_null(
-        strstr(text, "\nhost waits: item() (other), 1.0 calls of a step, 130.000 ms of it\n"));
-    assert_non_null(strstr(text, "host waits: elsewhere, 7503.000 ms of a step\n"));
+        strstr(text, "\nhost waits: item() (other): 1.0 calls a step, 130.000 ms of a step\n"));
+    assert_non_null(strstr(text, "host waits: elsewhere: 7503.000 ms of a step\n"));
     free(text);
     pp_run_waits_free(w);
 }

@@ -336,6 +336,18 @@ def test_postgres_away(world, namespace, plugin):
 
 
 @kills
+def test_prometheus_away(world, namespace, plugin):
+    """It is asked before there is a session."""
+    world.cluster.kubectl("-n", SERVICES, "scale", "deployment/prometheus", "--replicas=0")
+    try:
+        finds(plugin, namespace, "PrometheusUnavailable", timeout=90)
+    finally:
+        world.cluster.kubectl("-n", SERVICES, "scale", "deployment/prometheus", "--replicas=1")
+        world.cluster.kubectl("-n", SERVICES, "rollout", "status", "deployment/prometheus", "--timeout=120s")
+    healthy(plugin, namespace, timeout=120)
+
+
+@kills
 def test_operator_away(world, namespace, plugin):
     world.cluster.kubectl("-n", SYSTEM, "scale", f"deployment/{NAME}", "--replicas=0")
     try:
