@@ -95,7 +95,7 @@ int pp_clocks_place(pp_runtime *runtime, const pp_session *session, const pp_pod
 
 static const int64_t MILLISECOND = 1000000;
 /* A session that is refused asks again within it. */
-static const int64_t FAILURE_LASTS = INT64_C(10000000000);
+static const int64_t FAILURE_LASTS = INT64_C(60000000000);
 
 typedef struct question {
     pp_pending_call context;
@@ -105,16 +105,19 @@ typedef struct question {
 /* Of one that stays away the log tells once. */
 static void note_failure(pp_operator *op, const pp_error *error)
 {
+    if (!op->leading)
+        return; /* nobody asks any more */
     if (op->prometheus_failed_ns == 0)
         pp_warn(NULL, "asking Prometheus for its time: %s", error->message);
     op->prometheus_failed_ns = pp_time_monotonic();
+    op->prometheus_refused = false;
 }
 
 /* One that tells its time may yet refuse what sessions ask. */
 static void note_answer(pp_operator *op, uint64_t number, const pp_clock_trip *trip)
 {
     (void)pp_clock_answered(&op->prometheus_clock, number, trip);
-    if (trip->received_ns - op->prometheus_failed_ns > FAILURE_LASTS)
+    if (!op->prometheus_refused || trip->received_ns - op->prometheus_failed_ns > FAILURE_LASTS)
         op->prometheus_failed_ns = 0;
 }
 

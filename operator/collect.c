@@ -105,6 +105,7 @@ static void remember_error(const query_request *e, const char *text)
 {
     pp_runtime *runtime = pp_runtime_same(e->context.op, e->uid, e->serial);
     e->context.op->prometheus_failed_ns = pp_time_monotonic();
+    e->context.op->prometheus_refused = true;
     if (runtime)
         set_error(runtime, text);
 }

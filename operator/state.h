@@ -46,6 +46,7 @@ struct pp_operator {
     pp_store *store;
     pp_prometheus *prometheus;
     int64_t prometheus_failed_ns; /**< monotonic, when it last did not answer; 0: it does */
+    bool prometheus_refused;      /**< it was a session's query, not the question for its time */
     pp_clock prometheus_clock;
     bool prometheus_told_time; /**< or could not */
     int64_t store_told_ns;     /**< monotonic, when the log last said how the store stands */
