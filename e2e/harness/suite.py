@@ -10,6 +10,7 @@ import time
 import traceback
 
 from . import aarch64, checks
+from .background import Background
 from .cluster import Cluster
 from .deploy import Deployment
 from .progress import (CACHE, LOGS, ROOT, CommandError, allow_children, say, start, step, stop, stop_children,
@@ -38,6 +39,7 @@ class Suite:
         self.summary = []
         self.failed = []
         self.lock = None
+        self.background = None
 
     def check(self, text, function, *more):
         """One line for the reader; a failure is shown and remembered, and the rest goes on."""
@@ -63,19 +65,22 @@ class Suite:
         return checks.BESIDE + (checks.EXTENDED + aarch64.CHECKS) * self.args.all
 
     def begin_beside(self):
-        """Holds a lock until they are over: scenarios that measure wait for it."""
+        """They yield to scenarios that measure; where they cannot, those wait for a lock, which is held until they are over."""
         os.makedirs(CACHE, exist_ok=True)
         self.lock = open(os.path.join(CACHE, "beside-scenarios.lock"), "w", encoding="utf-8")
         fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.background = Background()
         self.beside = threading.Thread(target=self.run_beside, daemon=True)
         self.beside.start()
 
     def run_beside(self):
         # On Linux the priority is the thread's, and that of the processes which it starts.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        self.background.enter()
         try:
             self.units(self.beside_checks())
         finally:
+            self.background.leave()
             self.lock.close()
 
     # --- the cluster, beside the unit tests ---
@@ -117,7 +122,8 @@ class Suite:
         # What is on a cluster that is taken down afterwards need not be taken off it.
         keep = self.args.keep or self.cluster.started
         environment = {"PP_TEST_PRESET": self.args.preset, "PP_TEST_KEEP": "1" if keep else "", "COLUMNS": "100",
-                       "PP_TEST_BESIDE": self.lock.name if self.lock else ""}
+                       "PP_TEST_BESIDE": self.lock.name if self.lock else "",
+                       "PP_TEST_BACKGROUND": self.background.switch if self.background else ""}
         path = os.path.join(LOGS, "scenarios.log")
         os.makedirs(LOGS, exist_ok=True)
         child = start(*command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE,
@@ -182,6 +188,8 @@ class Suite:
         """Takes down what was started, however this came to its end."""
         stop_children()
         allow_children()
+        if self.background:
+            self.background.end()
         if self.cluster.started and not self.args.keep:
             with step("cluster taken down"):
                 self.cluster.down()

@@ -48,11 +48,23 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """What measures waits until e2e/test has nothing else running; the lock is free from then on."""
-    beside = os.environ.get("PP_TEST_BESIDE")
-    if beside and item.get_closest_marker("measures"):
+    """To what measures all that e2e/test runs beside it yields (harness/background.py). Where it cannot, that has to be over:
+    the lock is free from then on."""
+    beside, background = os.environ.get("PP_TEST_BESIDE"), os.environ.get("PP_TEST_BACKGROUND")
+    measures = item.get_closest_marker("measures") is not None
+    if background:
+        yields(background, measures)
+    elif beside and measures:
         with open(beside, encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+def yields(switch, on):
+    try:
+        with open(switch, "w", encoding="utf-8") as file:
+            file.write("1" if on else "0")
+    except FileNotFoundError:
+        pass  # what ran there is over
 
 
 @pytest.fixture(scope="session")

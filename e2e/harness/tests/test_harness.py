@@ -2,6 +2,7 @@
 import argparse
 import fcntl
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ import threading
 import pytest
 
 from harness import checks, cluster, demo, deploy, image, progress, report, suite
+from harness.background import Background
 from harness.cluster import Cluster
 from harness.deploy import MARK, SERVICES, SYSTEM, Deployment
 from harness.progress import CommandError
@@ -297,3 +299,39 @@ def test_a_closed_terminal_is_tidied_up_after(number):
     child.send_signal(number)
     assert child.communicate(timeout=300)[0] == "tidied\n"
     assert child.returncode == 128 + number
+
+
+# --- work that yields ---------------------------------------------------------------
+
+@pytest.fixture
+def background():
+    group = Background()
+    if not group.switch:
+        pytest.skip("no CPU controller of cgroup v1, or one without cpu.idle")
+    yield group
+    group.end()
+
+
+def test_what_a_thread_starts_yields(background):
+    """It and no other, as long as it is switched on; what is left at the end goes on outside."""
+    inside = []
+
+    def work():
+        background.enter()
+        inside.append(subprocess.Popen(["sleep", "60"]))  # pylint: disable=consider-using-with
+        background.leave()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    outside = subprocess.Popen(["sleep", "60"])  # pylint: disable=consider-using-with
+    try:
+        tasks = pathlib.Path(background.folder, "tasks")
+        assert tasks.read_text().split() == [str(inside[0].pid)]
+        pathlib.Path(background.switch).write_text("1")
+        assert pathlib.Path(background.switch).read_text() == "1\n"
+        background.end()
+        assert inside[0].poll() is None and not tasks.exists() and not background.switch
+    finally:
+        for one in (*inside, outside):
+            one.kill()
+            one.wait()
