@@ -63,3 +63,15 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
     emit_waits(&mark);
     emit(&mark);
 }
+
+/* Stamped here it would begin later by as long as this thread was kept from its processor since. */
+void pp_span_put(uint8_t kind, uint32_t layer, int64_t begun, int64_t ended)
+{
+    pp_mark mark = {.time = ended,
+                    .layer = layer,
+                    .kind = kind,
+                    .thread = pp_thread_number(),
+                    .value = ended - begun};
+    emit_waits(&mark);
+    emit(&mark);
+}

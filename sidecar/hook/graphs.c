@@ -49,6 +49,6 @@ uint32_t pp_graph_ran(uint32_t graph, int64_t begun)
     const int open = pp_frames_count();
     if (pp_marks_state() != MARKING || pp_clock_now != &pp_clock_kernels || begun > now)
         return 0;
-    pp_mark_put(PP_MARK_GRAPH, 0, 0, graph, now - begun, 0, 0);
+    pp_span_put(PP_MARK_GRAPH, graph, begun, now);
     return open > 0 ? pp_frames_at(open - 1)->layer : 0;
 }

@@ -132,6 +132,8 @@ void pp_wait_put(uint8_t call, uint32_t site, int64_t ns, int64_t end);
 /** Stamps and emits one mark of this thread, behind its waits. */
 void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int64_t value,
                  int32_t epoch, int32_t batch);
+/** The same of what began and ended then (pp_now): `value` is how long it took. */
+void pp_span_put(uint8_t kind, uint32_t layer, int64_t begun, int64_t ended);
 
 /* ---- thread_numbers.c: threads by small numbers, which marks and kernels share ---- */
 

@@ -21,15 +21,16 @@ TYPES = {"up": "Linear", "act": "GELU", "mid": "Linear", "inner": "Inner", "inne
 pytestmark = pytest.mark.skipif(torch_of(PYTHON) < OLD, reason="layers in regions are told since torch 2.6")
 
 
-def trained(probe, case, cache="", **settings):
+def trained(probe, case, cache="", fault="", **settings):
     """
     A case of compiled.py under the agent: what it prints, and the batches. The training is the one that it is without: what
-    is compiled, by which keys it is kept, what is launched and what comes of it. `cache`: the compiler's, as one run left it.
+    is compiled, by which keys it is kept, what is launched and what comes of it. `cache`: the compiler's, as one run left it;
+    `fault`: of faults.c.
     """
     probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, timeline={"steps": 1000}, **settings)
     agent = probe.start("--dump")
     environment = probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so"),
-                                     "TORCHINDUCTOR_CACHE_DIR": cache})
+                                     "TORCHINDUCTOR_CACHE_DIR": cache, "PP_FAULT": fault})
     result = run(PYTHON, COMPILED, case, CUDA, CUPTI, environment=environment)
     probe.finish()
     told, alone = (json.loads(each.stdout.splitlines()[-1]) for each in (result, plain(PYTHON, COMPILED, case, CUDA, CUPTI)))
@@ -114,9 +115,10 @@ def test_code_from_the_compiler_s_cache(probe, tmp_path):
     assert "compiled code of which nothing was recorded" in probe.log.read_text()
 
 
-def test_regions_that_share_their_graphs(probe):
-    """Each with layers of its own."""
-    told, batches = trained(probe, "shared")
+@pytest.mark.parametrize("fault", ["", "preempted:11"])
+def test_regions_that_share_their_graphs(probe, fault):
+    """Each with layers of its own, also where the thread is kept from its processor between any two readings of the clock."""
+    told, batches = trained(probe, "shared", fault=fault)
     assert told["graphs"] == 1
     assert whole(check(batches, told["kernels"], inside)) == {}
 

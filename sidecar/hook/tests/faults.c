@@ -18,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
@@ -50,6 +51,21 @@ static bool of_hook(const void *address)
 static bool fails(const char *name, const void *caller)
 {
     return strcmp(fault, name) == 0 && of_hook(caller) && (nth == 0 || --nth == 0);
+}
+
+/* "preempted": each n-th reading of the clock comes back 2 ms late, as where another thread has the
+ * processor meanwhile. */
+API int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    static int (*original)(clockid_t, struct timespec *);
+    static int calls;
+    if (!original)
+        *(void **)&original = dlsym(RTLD_NEXT, "clock_gettime");
+    const int rc = original(clock, ret);
+    if (strcmp(fault, "preempted") == 0 && of_hook(__builtin_return_address(0)) &&
+        __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % nth == 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    return rc;
 }
 
 /* A function of libc, under both of its names, that fails with errno or by its return value. */
