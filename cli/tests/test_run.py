@@ -139,7 +139,7 @@ def test_counters_of_two_gpus(python, tmp_path):
     clock = device["smClockMHz"]
     assert (device["meanWatts"], device["joules"], clock["least"], clock["most"]) == (500, 0, 1755, 1980)
     assert clock["changes"] > 1 and 1755 < clock["mean"] < 1980
-    assert "; 500 W; SM clock 1755 to 1980 MHz (" in probed.stderr
+    assert "; 500 W; SM clock 1755 to 1980 MHz\n" in probed.stderr
     samples = [json.loads(line) for line in (tmp_path / "results/samples.jsonl").open()]
     assert {(s["gpu"], s["metric"]) for s in samples if set(s["value"]) == {0.8}} == {("GPU-a", "SMActive")}
 

@@ -285,20 +285,27 @@ def hook_tests(without):
             if name.startswith("test_") and name.endswith(".py") and name not in (*without, "test_libraries.py")]
 
 
+LONGEST = ("test_kernels.py", "test_patterns.py", "test_hook.py", "test_agent.py", "test_habits.py", "test_sampling.py", "test_run.py")
+
+
+def longest_first(runs):
+    """So that no processor has to wait for one of them at the end."""
+    return sorted(runs, key=lambda run: LONGEST.index(os.path.basename(run[0])) if os.path.basename(run[0]) in LONGEST else len(LONGEST))
+
+
 def hook():
-    """Hook, agent and `precisionprobe run` with the PyTorch of the torch image."""
+    """
+    Hook, agent and `precisionprobe run` with the PyTorch of the torch image; what needs no certain PyTorch, and what an older one may do
+    otherwise, with that of the machine's Debian.
+    """
     run_shown(TORCH_IMAGE, "-c", "")  # unpacks the image's files where they are missing
-    # The longest first.
-    return side_by_side([(name, [TORCH_IMAGE]) for name in [*TRAINING_CLI, *hook_tests(ANY_TORCH)]], 29555)
+    newer = [(name, [TORCH_IMAGE]) for name in [*TRAINING_CLI, *hook_tests(ANY_TORCH)]]
+    older = [(name, [DEBIAN]) for name in hook_tests(NEW_TORCH + SELDOM_OLDER)]
+    return side_by_side(longest_first([*newer, *older]), 29555)
 
 
 def older_hook():
-    """What needs no certain PyTorch, and what an older one may do otherwise, with that of the machine's Debian."""
-    return side_by_side([(name, [DEBIAN]) for name in hook_tests(NEW_TORCH + SELDOM_OLDER)], 29655)
-
-
-def all_older_hook():
-    """The rest of hook()'s with it."""
+    """The rest of hook()'s with the older one."""
     return side_by_side([(f"sidecar/tests/{name}", [DEBIAN]) for name in SELDOM_OLDER], 29655)
 
 
@@ -431,7 +438,7 @@ def chart(cluster):
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
           ("includes and calls", structure_check), ("the harness's tests", harness)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan", "-LE", "statistics"))]
-BESIDE = [("tests of hook and agent", hook), ("tests of hook and agent, older torch", older_hook), ("programs (release)", release),
+BESIDE = [("tests of hook and agent", hook), ("programs (release)", release),
           ("simulated runs (release)", tests_of("release", "-L", "statistics")),
           ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
           ("the trainings' tests", trainings), ("the API, by its own description", served), ("the page, in a browser", page)]
@@ -440,6 +447,6 @@ SLOW = ("unit tests under TSan", "clang-tidy")
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
 ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
 EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces and files", readers),
-            ("more tests of the hook, older torch", all_older_hook), ("a hundred seeds of the killer", killer), ("the API, by its own description, for long", served_long)]
+            ("more tests of the hook, older torch", older_hook), ("a hundred seeds of the killer", killer), ("the API, by its own description, for long", served_long)]
 
 __all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]
