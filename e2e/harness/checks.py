@@ -125,7 +125,7 @@ def tests_of(preset, *those):
         except CommandError as error:
             raise Failure(f"{error}\nall of it is in {os.path.join(LOGS, 'build.log')}") from None
         # Many wait, so more run at once than there are processors.
-        output = expect(f"ctest-{preset}.log", "ctest", "--test-dir", build, "--output-on-failure", "-j4", *those, keep=60)
+        output = expect(f"ctest-{preset}.log", "ctest", "--test-dir", build, "--output-on-failure", "-j6", *those, keep=60)
         return [f"{preset}: {line}" for line in found(r"tests passed", output)]
     return check
 
