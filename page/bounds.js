@@ -98,10 +98,10 @@ export const boundPhrase = (bound) => PHRASES[bound] || bound;
 
 const ALL = 0.9995; // nearer to 1 than the digits that are shown
 
-/** How sure a row's bound is. */
-export function boundSure(row) {
+/** How sure a row's bound is, in words or in the places of a column. */
+export function boundSure(row, words = false) {
   const made = share(row, "bound_likely");
-  if (row.bound_likely >= ALL) made.replaceChildren("more than 99.9 %");
+  if (row.bound_likely >= ALL) made.replaceChildren(words ? "more than 99.9 %" : "> 99.9 %");
   return made;
 }
 

@@ -41,7 +41,7 @@ function why(row, several) {
   const whose = several ? `Its ${row.phase} is` : "It is";
   if (row.bound) {
     said.push(`${whose} bound by `, element("strong", {}, boundPhrase(row.bound)), row.bound_likely === null ? "" : " (",
-      row.bound_likely === null ? "" : boundSure(row), row.bound_likely === null ? "" : " sure)", `: ${boundMeans(row.bound)}. `);
+      row.bound_likely === null ? "" : boundSure(row, true), row.bound_likely === null ? "" : " sure)", `: ${boundMeans(row.bound)}. `);
     const told = row.metrics[EVIDENCE[row.bound]];
     if (told?.mean !== null && told !== undefined) {
       const made = estimate(told, "mean", "stderr", told.unit);

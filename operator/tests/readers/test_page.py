@@ -214,8 +214,8 @@ def rounds_to(text, value, error=False):
     Or it says that the value is less than what anybody asks for, or a bound nearer to certain than it is shown."""
     if text.startswith("less than "):
         return text == "less than 0.0001 %" and 0 < abs(value) < 1e-4
-    if text.startswith("more than "):
-        return text == "more than 99.9 %" and 0.9995 <= value <= 1
+    if text in ("more than 99.9 %", "> 99.9 %"):
+        return 0.9995 <= value <= 1
     said = float(re.match(r"-?[0-9.]+(e[+-]?[0-9]+)?", text).group())
     return said == value == 0 or any(math.isclose(said, value * scale, rel_tol=5.1e-2 if error else 5.1e-4) for scale in SCALES)
 
