@@ -324,26 +324,15 @@ def test_a_pod_from_before(world, namespace, plugin):
 
 
 @kills
-def test_postgres_away(world, namespace, plugin):
-    """Its leader says so in its metrics."""
-    world.cluster.kubectl("-n", SERVICES, "scale", "statefulset/postgres", "--replicas=0")
+@pytest.mark.parametrize("service, finding", [("statefulset/postgres", "StoreUnavailable"), ("deployment/prometheus", "PrometheusUnavailable")])
+def test_a_service_that_is_away(world, namespace, plugin, service, finding):
+    """The leader says so in its metrics, before there is a session."""
+    world.cluster.kubectl("-n", SERVICES, "scale", service, "--replicas=0")
     try:
-        finds(plugin, namespace, "StoreUnavailable", timeout=90)
+        finds(plugin, namespace, finding, timeout=90)
     finally:
-        world.cluster.kubectl("-n", SERVICES, "scale", "statefulset/postgres", "--replicas=1")
-        world.cluster.kubectl("-n", SERVICES, "rollout", "status", "statefulset/postgres", "--timeout=120s")
-    healthy(plugin, namespace, timeout=120)
-
-
-@kills
-def test_prometheus_away(world, namespace, plugin):
-    """It is asked before there is a session."""
-    world.cluster.kubectl("-n", SERVICES, "scale", "deployment/prometheus", "--replicas=0")
-    try:
-        finds(plugin, namespace, "PrometheusUnavailable", timeout=90)
-    finally:
-        world.cluster.kubectl("-n", SERVICES, "scale", "deployment/prometheus", "--replicas=1")
-        world.cluster.kubectl("-n", SERVICES, "rollout", "status", "deployment/prometheus", "--timeout=120s")
+        world.cluster.kubectl("-n", SERVICES, "scale", service, "--replicas=1")
+        world.cluster.kubectl("-n", SERVICES, "rollout", "status", service, "--timeout=120s")
     healthy(plugin, namespace, timeout=120)
 
 
