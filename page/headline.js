@@ -2,12 +2,10 @@
 import { boundMeans, boundPhrase, boundSure } from "./bounds.js";
 import { element, section } from "./dom.js";
 import { itemName } from "./names.js";
-import { metricsOf } from "./places.js";
+import { isLengthened, itemAttributes, metricsOf } from "./places.js";
 import { grade } from "./quality.js";
 import { estimate, gap, metricName, quotient, share, sum, value } from "./values.js";
 
-/** What marks may have added is not worth a range below that. */
-const NOTICEABLE = 0.95;
 const leastOf = (row) => row.least_ms_per_step ?? row.ms_per_step ?? 0;
 const total = (rows, of) => rows.reduce((before, row) => before + (of(row) ?? 0), 0);
 const most = (items, of) => items.reduce((best, one) => (best === null || of(one) > of(best) ? one : best), null);
@@ -21,15 +19,12 @@ function costliestOf(rows) {
   return [...phases].sort((a, b) => leastOf(b) - leastOf(a));
 }
 
-const attributes = (row) => ({ "data-row": "item", "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-kind": row.kind, "data-layer": row.layer,
-  "data-phase": row.phase });
-
 function timeOf(phases) {
-  const lengthened = total(phases, leastOf) < NOTICEABLE * total(phases, (row) => row.ms_per_step);
+  const lengthened = isLengthened(total(phases, leastOf), total(phases, (row) => row.ms_per_step));
   const said = [lengthened ? "at most " : "", sum(phases, "ms_per_step", ""), " ms a step, ", sum(phases, "share", "share of 1"), " of it"];
   if (lengthened) said.push("; ", sum(phases, "least_ms_per_step", ""), " ms at least: marks may have added the rest");
   if (phases.length > 1)
-    said.push(": ", ...phases.flatMap((row, n) => [n ? ", " : "", element("span", attributes(row), `${row.phase} `, estimate(row, "ms_per_step", "ms_per_step_stderr", ""))]));
+    said.push(": ", ...phases.flatMap((row, n) => [n ? ", " : "", element("span", itemAttributes(row), `${row.phase} `, estimate(row, "ms_per_step", "ms_per_step_stderr", ""))]));
   return said;
 }
 
@@ -83,7 +78,7 @@ export function headline(place, quality) {
   const [row] = phases;
   if (!row) return section("Where the time goes", element("p", {}, "No layer has been seen yet."));
   return section("Where the time goes",
-    element("div", { class: "headline", ...attributes(row) },
+    element("div", { class: "headline", ...itemAttributes(row) },
       element("p", { class: "costliest" }, "Costliest: ", element("strong", {}, itemName(row)), phases.length > 1 ? ", " : ` ${row.phase}, `, ...timeOf(phases), "."),
       element("p", {}, "Why: ", ...why(row, phases.length > 1)),
       element("p", {}, "How sure: ", sure(place.rows, quality, row.gpu_uuid), row.shared === true ? " Others used the GPU meanwhile." : "")),
@@ -101,7 +96,7 @@ function stepFacts(row) {
   const counted = row.counted_ms_per_step !== null;
   const steps = counted ? [["A step takes, ms", estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", "")],
     ["In which no kernel ran", share(row, "counted_idle_share", "kernels were not recorded")]] : markedFacts(row);
-  return element("dl", { class: "facts", ...attributes(row) }, ...[...steps, ["Steps without marks", value(row, "counted_steps")],
+  return element("dl", { class: "facts", ...itemAttributes(row) }, ...[...steps, ["Steps without marks", value(row, "counted_steps")],
     ["Steps with marks", value(row, "marked_steps")], ["Captures", value(row, "captures")],
     ["Solved", row.final ? "all is there" : row.revision ? `so far, revision ${row.revision}` : gap("not yet")]]
     .map(([name, told]) => element("div", {}, element("dt", {}, name), element("dd", {}, told))));

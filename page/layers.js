@@ -3,7 +3,7 @@
 import { boundSure } from "./bounds.js";
 import { button, choice, element, replace, section, unique } from "./dom.js";
 import { itemName } from "./names.js";
-import { lackingMetrics, metricsOf } from "./places.js";
+import { isLengthened, itemAttributes, lackingMetrics, metricsOf } from "./places.js";
 import { sureness } from "./quality.js";
 import { note } from "./state.js";
 import { drawn, scrolling, sortedBy } from "./table.js";
@@ -11,7 +11,6 @@ import { estimate, gap, metricName, share, sum, value } from "./values.js";
 
 const AT_FIRST = 80; // rows: what is open at first, and shown of a flat table
 const AT_ONCE = 40; // layers below one name
-const NOTICEABLE = 0.95; // of a time, below which what marks may have added is told
 const DEPTHS = 12; // that page.css indents
 
 const unitOf = (rows, metric) => rows.find((row) => row.metrics[metric])?.metrics[metric].unit || "";
@@ -36,7 +35,7 @@ function marked(made, metric) {
 
 /** With what marks may have added, where that is worth telling. */
 function atMost(row, made) {
-  const lengthened = row.least_ms_per_step !== null && row.least_ms_per_step < NOTICEABLE * row.ms_per_step;
+  const lengthened = row.least_ms_per_step !== null && isLengthened(row.least_ms_per_step, row.ms_per_step);
   if (lengthened && !made.classList.contains("gap")) return element("span", {}, element("abbr", { title: "marks may have added to it" }, "≤ "), made);
   return made;
 }
@@ -74,9 +73,6 @@ function columnsOf(rows, quality) {
     plain("parameters", "Parameters", (row) => value(row, "parameters", "", "it is no module")),
   ];
 }
-
-const itemAttributes = (row) => ({ "data-row": "item", "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-kind": row.kind,
-  "data-layer": row.layer, "data-phase": row.phase });
 
 // --- the tree ---------------------------------------------------------------------
 

@@ -34,6 +34,13 @@ export function placeChoice(session, read, now, onchoose) {
   return options.size < 2 ? null : choice("Pod and GPU", [...options], now.key, onchoose);
 }
 
+/** What says of an element whose row it shows. */
+export const itemAttributes = (row) => ({ "data-row": "item", "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-kind": row.kind,
+  "data-layer": row.layer, "data-phase": row.phase });
+
+const NOTICEABLE = 0.95; // of a time, below which what marks may have added is told
+export const isLengthened = (least, ms) => least < NOTICEABLE * ms;
+
 /** A level of the whole GPU, as its memory, stands in each row, and is no row's own. */
 const OF_THE_GPU = "it is a level of the whole GPU, as below";
 const isOwn = (told) => told.method !== "job" && (told.mean !== null || told.group_mean !== null);

@@ -207,31 +207,44 @@ static json_t *layers(const pp_training *training, const char *uid, pp_error *er
 
 /* ---- what stands with a GPU ---- */
 
-/* A row of a metric, by its name; NULL with nothing wrong where it has none. */
-static json_t *begin_quality(const view *v, const json_t *gpu, const char *name, const json_t *one,
-                             const char *method)
+/* A row of a metric, by its name; *ret is NULL where there is no such metric. */
+static int begin_quality(const view *v, const json_t *gpu, const char *name, const json_t *one,
+                         const char *method, json_t **ret)
 {
     pp_metric metric;
     const char *uuid = pp_json_get_string(gpu, "gpu", NULL);
     const char *own = pp_json_get_string(one, "method", NULL);
+    *ret = NULL;
     if (pp_metric_from_name(name, &metric) < 0)
-        return NULL;
+        return 0;
     json_t *row = begin_row(v, one, quality_fields);
-    if (row)
-        (void)json_object_set_new(row, "gpu_uuid", json_string(uuid ? uuid : ""));
-    if (row)
-        (void)json_object_set_new(row, "metric", json_string(pp_metric_get(metric)->column));
-    if (row)
-        (void)json_object_set_new(row, "method", json_string(own ? own : method));
-    return row;
+    if (!row || json_object_set_new(row, "gpu_uuid", json_string(uuid ? uuid : "")) < 0 ||
+        json_object_set_new(row, "metric", json_string(pp_metric_get(metric)->column)) < 0 ||
+        json_object_set_new(row, "method", json_string(own ? own : method)) < 0)
+        return -1;
+    *ret = row;
+    return 0;
 }
 
-static void add_quality(const view *v, const json_t *gpu, const char *key, const char *method)
+static int add_quality(const view *v, const json_t *gpu, const char *key, const char *method)
 {
     const char *name;
-    json_t *one;
-    json_object_foreach(json_object_get(gpu, key), name, one)(void)
-        begin_quality(v, gpu, name, one, method);
+    json_t *one, *row;
+    json_object_foreach(json_object_get(gpu, key), name, one)
+    {
+        if (begin_quality(v, gpu, name, one, method, &row) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What is known of all metrics of a process that was sampled. */
+static int add_sampling(json_t *row, const json_t *sampling)
+{
+    const json_t *process = json_object_get(sampling, "process");
+    if (copy_fields_of(row, sampling, sampling_fields) < 0)
+        return -1;
+    return json_object_set_new(row, "process", process ? json_deep_copy(process) : json_integer(0));
 }
 
 /* Of PM sampling, by process; the clock that samples have beside them has no quality of its own
@@ -239,19 +252,16 @@ static void add_quality(const view *v, const json_t *gpu, const char *key, const
 static int add_sampling_quality(const view *v, const json_t *gpu)
 {
     size_t i;
-    json_t *sampling, *one;
+    json_t *sampling, *one, *row;
     const char *name;
     json_array_foreach(json_object_get(gpu, "fine"), i, sampling)
     {
         json_object_foreach(json_object_get(sampling, "closure"), name, one)
         {
-            const bool clock = strcmp(name, pp_metric_get(PP_METRIC_SM_CLOCK)->spec_name) == 0;
-            json_t *row = clock ? NULL : begin_quality(v, gpu, name, one, "sampling");
-            const json_t *process = json_object_get(sampling, "process");
-            if (row &&
-                (copy_fields_of(row, sampling, sampling_fields) < 0 ||
-                 json_object_set_new(row, "process",
-                                     process ? json_deep_copy(process) : json_integer(0)) < 0))
+            if (strcmp(name, pp_metric_get(PP_METRIC_SM_CLOCK)->spec_name) == 0)
+                continue;
+            if (begin_quality(v, gpu, name, one, "sampling", &row) < 0 ||
+                (row && add_sampling(row, sampling) < 0))
                 return -1;
         }
     }
@@ -315,9 +325,8 @@ static int add_of_gpus(const view *v, const char *name)
                 return -1;
             continue;
         }
-        add_quality(v, gpu, "quality", "");
-        add_quality(v, gpu, "closure", "replay");
-        if (add_sampling_quality(v, gpu) < 0)
+        if (add_quality(v, gpu, "quality", "") < 0 ||
+            add_quality(v, gpu, "closure", "replay") < 0 || add_sampling_quality(v, gpu) < 0)
             return -1;
     }
     return 0;
