@@ -24,12 +24,13 @@ ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe"
 OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "copies", "disable", "latency", *LEFT]
 OLD = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
 CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "copies", "disable", *LEFT]
+LONG = {"overheadBudgetPercent": 2, "stretch": {"seconds": 0.6}}
 
 
 def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=True):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run. `fine`
     is for the hook alone, `settings` for the agent too."""
-    probe.configure(overheadBudgetPercent=1, stretch={"seconds": 0.2}, timeline={"steps": 1000}, **(settings or {}))
+    probe.configure(**{"overheadBudgetPercent": 1, "stretch": {"seconds": 0.2}, "timeline": {"steps": 1000}, **(settings or {})})
     agent = probe.start("--dump")
     control = probe.ring / "control.json"
     control.write_text(json.dumps({**json.loads(control.read_text()), **({"fine": fine} if fine else {})}))
@@ -272,8 +273,8 @@ def test_cupti_that_is_not_to_be_left_is_not_attached(probe):
 
 def test_what_costs_less_is_chosen(probe):
     """Once both ways are known by what steps took; until then by whether the GPU is behind. Kernels are told in all
-    captures, though CUPTI keeps some buffers of each."""
-    told, _ = trained(probe, "dear")
+    captures, though CUPTI keeps some buffers of each. Steps are compared in blocks, so a capture has to hold some."""
+    told, _ = trained(probe, "dear", settings=LONG)
     calls = captures_of(told["calls"])
     ways = ["own" if "latency" in capture.split() else "calls" for capture in " ".join(calls).split("finalize")[:-1]]
     assert "calls" in ways and ways[-3:] == ["own"] * 3, ways
