@@ -70,8 +70,8 @@ function(pp_arithmetic)
 endfunction()
 
 # pp_test(NAME SOURCES... [LIBS libs...] [LABELS labels...] [ENV VAR=VALUE...] [THREADS]): one cmocka program. A label says
-# what it needs; without one it is "quick" and needs nothing. "statistics": many simulated runs, of which it takes sums; the
-# suite has them in an optimised build alone. THREADS: it, or what it tests, starts threads, libraries' among
+# what it needs; without one it is "quick" and needs nothing. "statistics": many simulated runs, or others that
+# compute for long; the suite has them in an optimised build alone. THREADS: it, or what it tests, starts threads, libraries' among
 # them (a preloaded pthread_create tells). Such are labelled "threads"; ThreadSanitizer sees nothing in any other.
 function(pp_test name)
   cmake_parse_arguments(A "THREADS" "" "LIBS;LABELS;ENV" ${ARGN})

@@ -26,7 +26,7 @@ void pp_buf_reset(pp_buf *buf)
 }
 
 /* Doubling, so that appending stays linear overall. */
-int pp_buf_reserve(pp_buf *buf, size_t n, pp_error *err)
+int pp_buf_grow(pp_buf *buf, size_t n, pp_error *err)
 {
     if (n > buf->max - buf->len)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "more than %zu bytes", buf->max);
@@ -41,17 +41,6 @@ int pp_buf_reserve(pp_buf *buf, size_t n, pp_error *err)
         return pp_error_nomem(err);
     buf->data = data;
     buf->capacity = capacity;
-    return 0;
-}
-
-int pp_buf_append(pp_buf *buf, const void *data, size_t n, pp_error *err)
-{
-    if (pp_buf_reserve(buf, n, err) < 0)
-        return -1;
-    if (n)
-        memcpy(buf->data + buf->len, data, n);
-    buf->len += n;
-    buf->data[buf->len] = '\0';
     return 0;
 }
 

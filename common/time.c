@@ -1,5 +1,7 @@
 #include "common/time.h"
 
+#include "common/buf.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -205,12 +207,13 @@ void pp_time_format(int64_t ns, int fraction, char *out, size_t size)
     struct tm tm;
     if (!gmtime_r(&t, &tm))
         memset(&tm, 0, sizeof tm);
-    char date[32];
-    (void)strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
-    char digits[12];
-    (void)snprintf(digits, sizeof digits, "%09" PRId64, rest);
-    if (fraction <= 0)
-        (void)snprintf(out, size, "%sZ", date);
-    else
-        (void)snprintf(out, size, "%s.%.*sZ", date, fraction > 9 ? 9 : fraction, digits);
+    char text[48];
+    size_t n = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (fraction > 0)
+        text[n++] = '.';
+    for (int64_t unit = SECOND / 10; fraction > 0 && unit > 0; fraction--, unit /= 10)
+        text[n++] = (char)('0' + rest / unit % 10);
+    text[n++] = 'Z';
+    text[n] = '\0';
+    pp_copy_cut(out, size, text);
 }

@@ -127,12 +127,14 @@ static void answer_page(reading *r)
     char etag[PP_API_MAX_ETAG];
     pp_api_etag(r->page.version, r->asked, etag);
     const bool known = is_known(r);
+    const size_t len = known ? 0 : r->page.body.len;
     const pp_http_api_answer answer = {.status = known ? 304 : 200,
                                        .who = r->who,
                                        .type = JSON_TYPE,
                                        .etag = etag,
-                                       .body = known ? "" : r->page.body.data,
-                                       .len = known ? 0 : r->page.body.len};
+                                       .body = "",
+                                       .len = len,
+                                       .given = known ? NULL : pp_buf_take(&r->page.body)};
     pp_http_api_respond(r->op->server, r->id, &answer);
     free_reading(r);
 }

@@ -3,9 +3,12 @@
 A priority does not do it: each session has a group of its own (sched_autogroup), and so has each pod, and priorities count
 within a group alone.
 """
+import contextlib
 import os
 import threading
+import time
 
+ATTEMPTS = 100
 NAME = f"precisionprobe-e2e-background-{os.getpid()}"
 
 
@@ -48,14 +51,17 @@ class Background:
             write(os.path.join(self.root, "tasks"), str(threading.get_native_id()))
 
     def end(self):
-        """Once nothing is left in it; what is, goes on outside of it."""
+        """Once nothing is left in it; what is, goes on outside of it. What forks meanwhile, or has just been killed, is out after a
+        moment; a group that stays costs nothing."""
         self.switch = ""
-        if not self.folder or not os.path.isdir(self.folder):
-            return
-        with open(os.path.join(self.folder, "tasks"), encoding="utf-8") as tasks:
-            for task in tasks.read().split():
-                try:
-                    write(os.path.join(self.root, "tasks"), task)
-                except OSError:
-                    pass  # it has ended
-        os.rmdir(self.folder)
+        for _ in range(ATTEMPTS):
+            if not self.folder or not os.path.isdir(self.folder):
+                return
+            with open(os.path.join(self.folder, "tasks"), encoding="utf-8") as tasks:
+                for task in tasks.read().split():
+                    with contextlib.suppress(OSError):  # it has ended
+                        write(os.path.join(self.root, "tasks"), task)
+            with contextlib.suppress(OSError):
+                os.rmdir(self.folder)
+                return
+            time.sleep(0.05)

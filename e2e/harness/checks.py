@@ -253,7 +253,8 @@ def trainings():
 # with in e2e/test --all only: the libraries' trainings there run on older ones, too.
 ANY_TORCH = ("test_agent.py", "test_events.py", "test_kills.py", "test_provenance.py")
 NEW_TORCH = ("test_compiled.py", "test_kernels.py", "test_killer.py")
-SELDOM_OLDER = ("test_habits.py", "test_memory.py", "test_models.py", "test_ranges.py", "test_replay.py", "test_waits.py")
+SELDOM_OLDER = ("test_budget.py", "test_faults.py", "test_habits.py", "test_memory.py", "test_models.py", "test_patterns.py",
+                "test_ranges.py", "test_replay.py", "test_waits.py")
 
 
 # Of the command line's tests those that train; the others are ctest's.
@@ -438,10 +439,12 @@ def chart(cluster):
 BEFORE = [("format of the C files", format_check), ("shell scripts", shell_check), ("documents", documents),
           ("includes and calls", structure_check), ("the harness's tests", harness)]
 UNITS = [("unit tests under ASan and UBSan", tests_of("asan", "-LE", "statistics"))]
-BESIDE = [("tests of hook and agent", hook), ("programs (release)", release),
-          ("simulated runs (release)", tests_of("release", "-L", "statistics")),
-          ("unit tests under TSan", tests_of("tsan", "-L", "threads")), ("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu),
-          ("the trainings' tests", trainings), ("the API, by its own description", served), ("the page, in a browser", page)]
+# One after the other; what stands in a row of its own goes on beside the other rows.
+HOOK = [("tests of hook and agent", hook)]  # has four at once of its own
+ROWS = [[("programs (release)", release), ("long computations (release)", tests_of("release", "-L", "statistics")),
+         ("unit tests under TSan", tests_of("tsan", "-L", "threads"))],
+        [("clang-tidy", tidy), ("the virtual GPU's tests", virtual_gpu), ("the trainings' tests", trainings),
+         ("the API, by its own description", served), ("the page, in a browser", page)]]
 SLOW = ("unit tests under TSan", "clang-tidy")
 # Of a build that the unit tests have made; alone they make it.
 LIBRARIES = [("programs under ASan and UBSan", sanitized), ("trainings of libraries", image_libraries)]
@@ -449,4 +452,4 @@ ALL_LIBRARIES = [("trainings of all libraries", all_libraries)]
 EXTENDED = [("trainings of libraries", image_libraries), *ALL_LIBRARIES, ("readers of traces and files", readers),
             ("more tests of the hook, older torch", older_hook), ("a hundred seeds of the killer", killer), ("the API, by its own description, for long", served_long)]
 
-__all__ = ["BEFORE", "UNITS", "BESIDE", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]
+__all__ = ["BEFORE", "UNITS", "HOOK", "ROWS", "EXTENDED", "LIBRARIES", "ALL_LIBRARIES", "SLOW", "Failure", "chart", "step"]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 
 from .cluster import E2E, SHARED
 from . import driver
@@ -84,10 +85,14 @@ def compile_in(build, *targets):
              "CCACHE_MAXSIZE": "2G"})
 
 
+COMPILING = threading.Lock()  # one in a folder; and one has enough to do for all processors
+
+
 def compile_preset(preset):
     """Compiles everything with a preset; returns the build folder."""
-    build = configure_preset(preset)
-    compile_in(build)
+    with COMPILING:
+        build = configure_preset(preset)
+        compile_in(build)
     return build
 
 

@@ -61,8 +61,15 @@ class Suite:
 
     # --- what runs beside the scenarios ---
 
-    def beside_checks(self):
-        return checks.BESIDE + (checks.EXTENDED + aarch64.CHECKS) * self.args.all
+    def beside_units(self):
+        self.units(checks.HOOK)
+        rows = [threading.Thread(target=self.units, args=(row,), daemon=True) for row in checks.ROWS]
+        for row in rows:
+            row.start()
+        for row in rows:
+            row.join()
+        if self.args.all:
+            self.units(checks.EXTENDED + aarch64.CHECKS)
 
     def begin_beside(self):
         """They yield to scenarios that measure; where they cannot, those wait for a lock, which is held until they are over."""
@@ -78,7 +85,7 @@ class Suite:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         self.background.enter()
         try:
-            self.units(self.beside_checks())
+            self.beside_units()
         finally:
             self.background.leave()
             self.lock.close()
@@ -176,7 +183,7 @@ class Suite:
         if only != "scenarios":
             self.units(checks.BEFORE + checks.UNITS)
         if only == "unit":
-            self.units(self.beside_checks())
+            self.beside_units()
         elif only == "scenarios":
             self.on_cluster()
         else:

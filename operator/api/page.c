@@ -158,8 +158,8 @@ static int begin_row(pp_api_page *page, const pp_cell *cells, size_t n, pp_error
     page->rows++;
     page->nested = false;
     if (nests[page->kind].name &&
-        pp_buf_printf(&page->body, err, ",\"%s\":%s", nests[page->kind].name,
-                      nests[page->kind].map ? "{" : "[") < 0)
+        (write_name(&page->body, nests[page->kind].name, false, err) < 0 ||
+         put(&page->body, nests[page->kind].map ? "{" : "[", err) < 0))
         return -1;
     return write_cursor(page, cells, n, err);
 }

@@ -10,6 +10,7 @@
 
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char prefix[] = "/api/";
@@ -166,27 +167,25 @@ static bool make_room(pp_http_server *server, size_t len)
     return true;
 }
 
-void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_api_answer *answer)
+/** Whether it is answered so, and with that the body taken; else with a problem. */
+static bool respond(pp_http_server *server, exchange *ex, const pp_http_api_answer *answer)
 {
     static const char common[] = "Cache-Control: private, no-cache\r\n"
                                  "Vary: Authorization, X-PrecisionProbe-Token\r\n"
                                  "X-Content-Type-Options: nosniff\r\n";
     char headers[512];
-    exchange *ex = http_exchange_find(server, id);
-    if (!ex || ex->stage != STAGE_API)
-        return;
     end_question(ex, answer->status == 401);
     learn(ex, answer);
     if (answer->who && !http_arrival_proved(server, ex->peer.wsi)) {
         ex->close = true;
         answer_problem(ex, 503, "unavailable", "Retry-After: 1\r\n",
                        "there are too many connections");
-        return;
+        return false;
     }
     if (!make_room(server, answer->len)) {
         answer_problem(ex, 503, "unavailable", "Retry-After: 1\r\n",
                        "too many answers are not read yet");
-        return;
+        return false;
     }
     ex->api_bytes = answer->len;
     server->api_bytes += answer->len;
@@ -194,7 +193,19 @@ void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_ap
     (void)snprintf(headers, sizeof headers, "%s%s%s%s%s", common, answer->etag ? "ETag: " : "",
                    answer->etag ? answer->etag : "", answer->etag ? "\r\n" : "",
                    answer->headers ? answer->headers : "");
-    http_exchange_answer(ex, answer->status, answer->type, headers, answer->body, answer->len);
+    if (answer->given)
+        http_exchange_answer_given(ex, answer->status, answer->type, headers, answer->given,
+                                   answer->len);
+    else
+        http_exchange_answer(ex, answer->status, answer->type, headers, answer->body, answer->len);
+    return true;
+}
+
+void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_api_answer *answer)
+{
+    exchange *ex = http_exchange_find(server, id);
+    if (!ex || ex->stage != STAGE_API || !respond(server, ex, answer))
+        free(answer->given);
 }
 
 /* ---- requests ---- */

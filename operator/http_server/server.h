@@ -154,6 +154,8 @@ typedef struct pp_http_api_answer {
     const char *headers; /**< further ones, whole lines; NULL: none */
     const char *body;
     size_t len;
+    char *given; /**< the body, where it is allocated and the server's from now on, which frees it
+                      whatever comes of the answer; NULL: it is copied */
 } pp_http_api_answer;
 
 /** What the caller does. Every member but context, api, api_gone and file must be given. */

@@ -179,7 +179,8 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
         raise error
 
     monkeypatch.setattr(suite, "CACHE", str(tmp_path))
-    monkeypatch.setattr(checks, "BESIDE", [("slow", slow), ("next", list)])
+    monkeypatch.setattr(checks, "HOOK", [("slow", slow), ("next", list)])
+    monkeypatch.setattr(checks, "ROWS", [[("a row", slow)], [("another", list)]])
     tests = suite.Suite(argparse.Namespace(quick=False, all=False))
     before = os.nice(0)
     tests.begin_beside()
@@ -187,7 +188,7 @@ def test_checks_beside_the_scenarios(monkeypatch, tmp_path, error):
     goes_on.set()
     tests.beside.join(300)
     assert not locked(tests.lock.name)
-    assert (nice, os.nice(0), tests.failed) == (["19"], before, ["slow"])
+    assert (nice, os.nice(0), tests.failed) == (["19", "19"], before, ["slow", "a row"])
 
 
 SIDE_BY_SIDE = """
@@ -333,5 +334,24 @@ def test_what_a_thread_starts_yields(background):
         assert inside[0].poll() is None and not tasks.exists() and not background.switch
     finally:
         for one in (*inside, outside):
+            one.kill()
+            one.wait()
+
+
+def test_a_group_ends_while_what_is_in_it_forks(background):
+    forks = []
+
+    def work():
+        background.enter()
+        forks.extend(subprocess.Popen(["sh", "-c", "while :; do true & wait; done"]) for _ in range(4))
+        background.leave()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    try:
+        background.end()
+        assert not os.path.exists(background.folder) and [one.poll() for one in forks] == [None] * 4
+    finally:
+        for one in forks:
             one.kill()
             one.wait()

@@ -231,9 +231,11 @@ static void on_api(void *context, pp_http_id id, const pp_http_api_request *requ
                                        .type = "text/plain",
                                        .etag = bad ? NULL : "\"1-x\"",
                                        .body = text,
-                                       .len = strlen(text)};
+                                       .len = strlen(text),
+                                       .given = big ? text : NULL};
     pp_http_api_respond(f->server, id, &answer);
-    free(text);
+    if (!big)
+        free(text);
 }
 
 static void on_api_gone(void *context, pp_http_id id)
