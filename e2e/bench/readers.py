@@ -5,7 +5,7 @@ send what was recorded on a GPU, each a batch a second, and --reviews admission 
 a token and a connection of its own, ask --rate times a second in all. First all of them come at once, and read all of their pages for
 the first time; then they read and rest in turns of --seconds. Figures are p99 of a batch's acknowledgement and of a review, with
 readers and without, from the same run; of what readers wait for; and, by one who asks for nothing else, of a layer table of 1,200
-rows with six metrics each. Then the same beside readers that read a byte a second, and beside queries that hang in the database.
+rows with six metrics each, beside those agents and reviews and at last without them. Then the same beside readers that read a byte a second, and beside queries that hang in the database.
 
     PP_OPERATOR=build/release/operator/precisionprobe-operator /usr/bin/python3 e2e/bench/readers.py
 """
@@ -372,7 +372,7 @@ def measure(args, operator, conninfo, place, folder):
     reading_.say("off")
     time.sleep(1)
     reading_.say("table")
-    phases.during("table", args.seconds)
+    phases.during("table", 4 * args.seconds)  # a p99 takes some hundred of them
     reading_.say("on")
     for name in ("slow", "hang"):
         lock = None
@@ -387,7 +387,10 @@ def measure(args, operator, conninfo, place, folder):
             lock.stdin.close()
             lock.wait()
         time.sleep(1)
-    for role in (steady_, reading_, hostile_):
+    steady_.end()
+    reading_.say("table")
+    phases.during("alone", 4 * args.seconds)
+    for role in (reading_, hostile_):
         role.end()
     return phases, steady_.told() + reading_.told() + hostile_.told()
 
@@ -410,8 +413,9 @@ def figures(args, phases, told):
                  for start, end in phases.spans["on"] if start <= began < end]
         lab.figure(f"{kind} p99", percentile(times, 0.99), "ms", p50=percentile(times, 0.5), count=len(times))
     for kind, what in (("page", "the first 500 of a layer table of 1,200 rows"), ("table", "a layer table of 1,200 rows, in two pages")):
-        times = phases.of(told, kind, "table")
-        lab.figure(f"{what}, p99", percentile(times, 0.99), "ms", limit=50.0, p50=statistics.median(times), count=len(times))
+        for span, beside in (("alone", ""), ("table", f" beside {args.agents} batches and {args.reviews:g} reviews a second")):
+            times = phases.of(told, kind, span)
+            lab.figure(f"{what}{beside}, p99", percentile(times, 0.99), "ms", limit=50.0, p50=statistics.median(times), count=len(times))
     for name, what in (("slow", "beside readers that read a byte a second"), ("hang", "beside queries that hang")):
         compare(phases, told, [name], ["off"], what)
         reads = [(took * 1e3, status) for kind, began, took, status in told if kind == "read-session" for start, end in phases.spans[name]
