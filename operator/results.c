@@ -2,6 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "operator/answers.h"
 #include "operator/api/etag.h"
 #include "operator/api/openapi.h"
 #include "operator/api/page.h"
@@ -27,6 +28,7 @@ typedef struct reading {
     uint64_t asked;   /**< pp_api_etag_of it */
     pp_strings known; /**< versions that the client has */
     bool any;         /**< whatever there is, the client has it */
+    pp_answer *kept;  /**< what was answered to the same request before; NULL: not known */
     uint64_t who;     /**< whose token it is; 0: not known yet */
     pp_query_id query;
     UT_hash_handle hh;
@@ -35,8 +37,11 @@ typedef struct reading {
 struct pp_results {
     pp_results_access *access;
     pp_reader *reader;
+    pp_answers *answers;
     reading *readings; /**< by id */
 };
+
+enum { KEPT_BYTES = 32 << 20 };
 
 static const pp_query_kind queries[PP_API_KINDS] = {
     [PP_API_SESSIONS] = PP_QUERY_SESSIONS_OF, /* of all namespaces: PP_QUERY_SESSIONS */
@@ -48,6 +53,11 @@ static const pp_query_kind queries[PP_API_KINDS] = {
     [PP_API_RANK_ITEMS] = PP_QUERY_RANK_ITEMS,
 };
 
+static pp_query_kind query_of(const pp_api_request *q)
+{
+    return q->kind == PP_API_SESSIONS && !*q->ns ? PP_QUERY_SESSIONS : queries[q->kind];
+}
+
 /* ---- answers ---- */
 
 static void free_reading(reading *r)
@@ -56,6 +66,7 @@ static void free_reading(reading *r)
     HASH_DEL(all->readings, r);
     pp_api_page_done(&r->page);
     pp_strings_free(&r->known);
+    pp_answer_release(r->kept);
     free(r);
 }
 
@@ -122,19 +133,40 @@ static bool is_known(const reading *r)
     return r->any || pp_strings_contain(&r->known, r->page.version);
 }
 
+/** Whether its rows are read only where nobody here has them in that version. */
+static bool has_version(const reading *r)
+{
+    return pp_query_has_versions(query_of(&r->request));
+}
+
+/** What is answered, to be released; NULL: there is no memory. */
+static pp_answer *make_answer(reading *r)
+{
+    if (r->kept && strcmp(r->kept->version, r->page.version) == 0)
+        return pp_answer_hold(r->kept);
+    const size_t len = r->page.body.len;
+    return pp_answers_put(r->op->results->answers, r->asked, has_version(r) ? r->page.version : "",
+                          pp_buf_take(&r->page.body), len);
+}
+
 static void answer_page(reading *r)
 {
     char etag[PP_API_MAX_ETAG];
     pp_api_etag(r->page.version, r->asked, etag);
-    const bool known = is_known(r);
-    const size_t len = known ? 0 : r->page.body.len;
-    const pp_http_api_answer answer = {.status = known ? 304 : 200,
-                                       .who = r->who,
-                                       .type = JSON_TYPE,
-                                       .etag = etag,
-                                       .body = "",
-                                       .len = len,
-                                       .given = known ? NULL : pp_buf_take(&r->page.body)};
+    pp_http_api_answer answer = {
+        .status = 304, .who = r->who, .type = JSON_TYPE, .etag = etag, .body = ""};
+    if (!is_known(r)) {
+        pp_answer *made = make_answer(r);
+        if (!made) {
+            fail(r, PP_API_UNAVAILABLE, "out of memory");
+            return;
+        }
+        answer.status = 200;
+        answer.body = made->body;
+        answer.len = made->len;
+        answer.release = pp_answer_release;
+        answer.owner = made;
+    }
     pp_http_api_respond(r->op->server, r->id, &answer);
     free_reading(r);
 }
@@ -279,11 +311,6 @@ static const char *or_null(const char *text)
     return *text ? text : NULL;
 }
 
-static pp_query_kind query_of(const pp_api_request *q)
-{
-    return q->kind == PP_API_SESSIONS && !*q->ns ? PP_QUERY_SESSIONS : queries[q->kind];
-}
-
 /** The page ends where the rows do that are read, else the last one would look like the end. */
 static void begin_page(reading *r)
 {
@@ -291,10 +318,21 @@ static void begin_page(reading *r)
     pp_api_page_init(&r->page, r->request.kind, most && most < limit ? most : limit);
 }
 
+/** The versions whose rows are not read: the client has them, or they are here. */
+static int add_known(const reading *r, pp_strings *ret, pp_error *err)
+{
+    for (size_t i = 0; i < r->known.count; i++) {
+        if (pp_strings_add(ret, r->known.items[i], err) < 0)
+            return -1;
+    }
+    return r->kept ? pp_strings_add(ret, r->kept->version, err) : 0;
+}
+
 static void read_results(reading *r)
 {
     const pp_api_request *q = &r->request;
     pp_query_key after[PP_API_MAX_KEYS];
+    pp_strings known = {0};
     pp_error err = {0};
     for (size_t i = 0; i < q->cursor.n; i++)
         after[i] = (pp_query_key){.text = q->cursor.keys[i].is_text ? q->cursor.keys[i].text : NULL,
@@ -307,11 +345,16 @@ static void read_results(reading *r)
                             .pod = or_null(q->pod),
                             .process = q->process,
                             .limit = q->limit,
-                            .known = &r->known,
+                            .known = &known,
                             .after = after,
                             .n_after = q->cursor.n};
-    if (pp_reader_query(r->op->results->reader, &query, on_row, on_reset, on_read, r, &r->query,
-                        &err) == 0)
+    r->kept = pp_answers_find(r->op->results->answers, r->asked);
+    int rc = add_known(r, &known, &err);
+    if (rc == 0)
+        rc = pp_reader_query(r->op->results->reader, &query, on_row, on_reset, on_read, r,
+                             &r->query, &err);
+    pp_strings_free(&known);
+    if (rc == 0)
         return;
     if (err.code == PP_ERR_UNAVAILABLE)
         fail(r, PP_API_BUSY, "too much is read at once");
@@ -440,9 +483,13 @@ int pp_results_start(pp_operator *op, pp_error *err)
     if (!all)
         return pp_error_nomem(err);
     all->access = pp_results_access_new(op->kube, err);
-    all->reader = all->access ? pp_reader_new(op->loop, &options, err) : NULL;
+    all->answers = pp_answers_new(KEPT_BYTES);
+    if (!all->answers)
+        (void)pp_error_nomem(err);
+    all->reader = all->access && all->answers ? pp_reader_new(op->loop, &options, err) : NULL;
     if (!all->reader) {
         pp_results_access_free(all->access);
+        pp_answers_free(all->answers);
         free(all);
         return -1;
     }
@@ -459,6 +506,7 @@ void pp_results_stop(pp_operator *op)
         drop(all->readings);
     pp_results_access_free(all->access);
     pp_reader_free(all->reader);
+    pp_answers_free(all->answers);
     op->results = NULL;
     free(all);
 }

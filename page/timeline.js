@@ -6,6 +6,7 @@ import { sortable } from "./table.js";
 import { rounded, value } from "./values.js";
 
 const NS = 1e6; // in a ms
+const LEGEND = 24; // modules of it at most
 const LANES = ["forward", "recompute", "inference", "backward", "optimizer", "zero_grad", "data", "communication", "other"];
 
 const lanesOf = (intervals) => {
@@ -15,14 +16,21 @@ const lanesOf = (intervals) => {
 
 const nameOf = (one) => (one.layer === "" ? `(${one.phase})` : one.layer);
 
-/** Modules in the order of the step, a colour for each of the outermost. */
+const outermostOf = (one) => one.layer.split(".")[0];
+
+/** The outermost modules in the order of the step: {name: number of its colour}. */
 function coloursOf(intervals) {
   const found = new Map();
-  for (const one of intervals) {
-    const outermost = one.layer.split(".")[0];
-    if (!found.has(outermost)) found.set(outermost, SERIES[found.size % SERIES.length]);
-  }
-  return (one) => css(found.get(one.layer.split(".")[0]));
+  for (const one of intervals) if (!found.has(outermostOf(one))) found.set(outermostOf(one), found.size % SERIES.length);
+  return found;
+}
+
+/** Which colour is whose; where there are more modules than colours, they begin again. */
+function legend(intervals) {
+  const found = [...coloursOf(intervals)];
+  return element("ul", { class: "legend", "aria-label": "Colours" }, ...found.slice(0, LEGEND).map(([name, number]) =>
+    element("li", {}, element("span", { class: `swatch series-${number + 1}`, "aria-hidden": "true" }), name || "outside of layers")),
+  found.length > LEGEND && element("li", {}, `and ${found.length - LEGEND} more, in the same colours again`));
 }
 
 /** The pale box is the time, what is filled of it from below the share in which a kernel ran. */
@@ -51,7 +59,8 @@ function drawIntervals(u, intervals, lanes, colour) {
 function options(step, width) {
   const { intervals } = step;
   const lanes = lanesOf(intervals);
-  const colour = coloursOf(intervals);
+  const colours = coloursOf(intervals);
+  const colour = (one) => css(SERIES[colours.get(outermostOf(one))]);
   const most = Math.max(step.duration_ns, ...intervals.map((one) => one.start_ns + one.duration_ns)) / NS;
   const at = (ms, lane) => intervals.find((one) => one.phase === lanes[lanes.length - 1 - lane] && one.start_ns / NS <= ms
     && (one.start_ns + one.duration_ns) / NS >= ms);
@@ -89,7 +98,7 @@ function stepChart(step) {
     + "Boxes: elapsed time; filled: the part in which a kernel of it ran.";
   const facts = element("p", { class: "hint", "data-row": "step", "data-step": step.step }, "Duration ", value(step, "duration_ns", "ns"), ", without a kernel ",
     value(step, "gap_ns", "ns", "kernels were not recorded"));
-  return element("div", {}, chart(`Step ${step.step}`, summary, (width) => options(step, width), () => numbers(step)), facts);
+  return element("div", {}, chart(`Step ${step.step}`, summary, (width) => options(step, width), () => numbers(step)), legend(step.intervals), facts);
 }
 
 /** Read when it is asked for: it is large. */

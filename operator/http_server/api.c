@@ -10,7 +10,6 @@
 
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char prefix[] = "/api/";
@@ -193,19 +192,22 @@ static bool respond(pp_http_server *server, exchange *ex, const pp_http_api_answ
     (void)snprintf(headers, sizeof headers, "%s%s%s%s%s", common, answer->etag ? "ETag: " : "",
                    answer->etag ? answer->etag : "", answer->etag ? "\r\n" : "",
                    answer->headers ? answer->headers : "");
-    if (answer->given)
-        http_exchange_answer_given(ex, answer->status, answer->type, headers, answer->given,
-                                   answer->len);
-    else
+    if (!answer->release) {
         http_exchange_answer(ex, answer->status, answer->type, headers, answer->body, answer->len);
+        return true;
+    }
+    ex->release = answer->release;
+    ex->owner = answer->owner;
+    http_exchange_answer_file(ex, answer->status, answer->type, headers,
+                              (const unsigned char *)answer->body, answer->len);
     return true;
 }
 
 void pp_http_api_respond(pp_http_server *server, pp_http_id id, const pp_http_api_answer *answer)
 {
     exchange *ex = http_exchange_find(server, id);
-    if (!ex || ex->stage != STAGE_API || !respond(server, ex, answer))
-        free(answer->given);
+    if (!(ex && ex->stage == STAGE_API && respond(server, ex, answer)) && answer->release)
+        answer->release(answer->owner);
 }
 
 /* ---- requests ---- */

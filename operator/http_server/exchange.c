@@ -53,7 +53,8 @@ void http_exchange_free(exchange *ex)
     p->server->api_bytes -= ex->api_bytes;
     pp_buf_done(&ex->body);
     free(ex->answer);
-    free(ex->given);
+    if (ex->release)
+        ex->release(ex->owner);
     free(ex);
 }
 
@@ -155,17 +156,6 @@ void http_exchange_answer_file(exchange *ex, int status, const char *type, const
         return;
     ex->file = body;
     begin_answer(ex, status, type, headers, NULL, 0, len);
-}
-
-void http_exchange_answer_given(exchange *ex, int status, const char *type, const char *headers,
-                                char *body, size_t len)
-{
-    if (ex->answer) {
-        free(body);
-        return;
-    }
-    ex->given = body;
-    http_exchange_answer_file(ex, status, type, headers, (const unsigned char *)body, len);
 }
 
 void http_exchange_answer_text(exchange *ex, int status, const char *headers, const char *text)

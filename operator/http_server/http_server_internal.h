@@ -74,9 +74,10 @@ struct exchange {
     bool labelled;                      /* its namespace asks for the hook */
     bool relayed;                       /* by another replica */
     unsigned char digest[DIGEST_BYTES]; /* of the token, in STAGE_AUTHORIZE and STAGE_API */
-    unsigned char *answer;     /* LWS_PRE bytes of room, head, body unless it is a file's */
-    const unsigned char *file; /* the answer's body where it is not in `answer` */
-    char *given; /* `file` where it is freed with the exchange; NULL: it is borrowed */
+    unsigned char *answer;        /* LWS_PRE bytes of room, head, body unless it is a file's */
+    const unsigned char *file;    /* the answer's body where it is not in `answer` */
+    void (*release)(void *owner); /* of `file`, with the exchange; NULL: it outlives that */
+    void *owner;
     size_t head_len;
     size_t answer_len; /* head and body */
     size_t written;
@@ -307,10 +308,6 @@ void http_exchange_answer(exchange *ex, int status, const char *type, const char
 /** The same with a body that outlives the exchange, and is not copied as a whole. */
 void http_exchange_answer_file(exchange *ex, int status, const char *type, const char *headers,
                                const unsigned char *body, size_t len);
-/** The same with an allocated body, which is freed with the exchange; at once where that is
- * answered already. */
-void http_exchange_answer_given(exchange *ex, int status, const char *type, const char *headers,
-                                char *body, size_t len);
 /** A short text as answer. */
 void http_exchange_answer_text(exchange *ex, int status, const char *headers, const char *text);
 void http_exchange_free(exchange *ex);

@@ -154,8 +154,10 @@ typedef struct pp_http_api_answer {
     const char *headers; /**< further ones, whole lines; NULL: none */
     const char *body;
     size_t len;
-    char *given; /**< the body, where it is allocated and the server's from now on, which frees it
-                      whatever comes of the answer; NULL: it is copied */
+    /** Not NULL: the body is not copied, and called once with `owner` when it is not needed any
+     * more, whatever comes of the answer. */
+    void (*release)(void *owner);
+    void *owner;
 } pp_http_api_answer;
 
 /** What the caller does. Every member but context, api, api_gone and file must be given. */

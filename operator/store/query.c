@@ -232,6 +232,11 @@ int64_t pp_query_most(pp_query_kind kind)
     return pp_query_texts[kind].most;
 }
 
+bool pp_query_has_versions(pp_query_kind kind)
+{
+    return pp_query_texts[kind].known;
+}
+
 static int add_statements(read_call *c, const pp_query *q, pp_error *err)
 {
     const pp_query_text *t = &pp_query_texts[q->kind];

@@ -63,6 +63,9 @@ typedef enum pp_query_kind {
  * no pages. */
 int64_t pp_query_most(pp_query_kind kind);
 
+/** Whether rows of versions that are `known` are left out. */
+bool pp_query_has_versions(pp_query_kind kind);
+
 /** A row's key, or a part of it. */
 typedef struct pp_query_key {
     const char *text; /**< NULL: an integer */

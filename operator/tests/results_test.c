@@ -877,6 +877,51 @@ static void test_etags(void **state)
     reply_free(&r);
 }
 
+/** Whether any layer has. */
+static bool has_mean(world *w, const char *path, double mean)
+{
+    reply r = ask(w, path);
+    bool has = false;
+    size_t i;
+    json_t *one;
+    json_array_foreach(items_of(&r), i, one)
+    {
+        const char *name;
+        json_t *metric;
+        json_object_foreach(json_object_get(one, "metrics"), name, metric)
+        {
+            has |= json_number_value(json_object_get(metric, "mean")) == mean;
+        }
+    }
+    reply_free(&r);
+    return has;
+}
+
+/* The same request is answered without its rows, which a change that no version tells of shows; and
+ * nobody else's is. */
+static void test_answers_that_are_kept(void **state)
+{
+    world *w = *state;
+    char etag[256];
+    reply r = ask(w, S1 "/layers");
+    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
+    test_database_execute(&w->database, "UPDATE estimate SET mean = 77 WHERE mean IS NOT NULL");
+    reply again = ask(w, S1 "/layers");
+    assert_string_equal(again.body, r.body);
+    assert_string_equal(header(&again, "ETag"), etag);
+    reply_free(&again);
+    assert_int_equal(status_of(w, S1 "/layers", etag), 304);
+    assert_false(has_mean(w, S1 "/layers", 77));
+    assert_true(has_mean(w, S1 "/layers?limit=7", 77)); /* is another request */
+    test_database_execute(&w->database, "UPDATE attribution SET revision = revision + 1");
+    assert_true(has_mean(w, S1 "/layers", 77));
+    may(w, NOBODY, YES);
+    again = ask_with(w, "GET", S1 "/layers", "Authorization: Bearer joe\r\n");
+    assert_int_equal(again.status, 401);
+    reply_free(&again);
+    reply_free(&r);
+}
+
 /* ---- what is refused ---- */
 
 static void expect_problem(world *w, const char *path, int status, const char *field)
@@ -1135,6 +1180,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_timeline_of_large_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(test_phases_of_a_timeline, setup, teardown),
         cmocka_unit_test_setup_teardown(test_etags, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_answers_that_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_requests_that_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(test_methods, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_query_that_takes_long, setup, teardown),

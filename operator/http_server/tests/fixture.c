@@ -232,7 +232,8 @@ static void on_api(void *context, pp_http_id id, const pp_http_api_request *requ
                                        .etag = bad ? NULL : "\"1-x\"",
                                        .body = text,
                                        .len = strlen(text),
-                                       .given = big ? text : NULL};
+                                       .release = big ? free : NULL,
+                                       .owner = text};
     pp_http_api_respond(f->server, id, &answer);
     if (!big)
         free(text);

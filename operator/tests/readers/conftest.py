@@ -92,13 +92,13 @@ def recorded(place, name):
 
 def solved(place, *scrape):
     """The same folder, with results that a run of today would have written; `scrape` ms: as an operator solves."""
-    subprocess.run([needed("PP_SOLVE_AGAIN"), place, place, *map(str, scrape)], check=True, timeout=120)
+    subprocess.run([needed("PP_SOLVE_AGAIN"), place, place, *map(str, scrape)], check=True, timeout=900)
     return place
 
 
 def imported(conninfo, name, place):
     done = subprocess.run([needed("PP_CLI"), "import", "--database", conninfo, f"--name={name}", place], capture_output=True, text=True, check=True,
-                          timeout=120)
+                          timeout=900)
     return done.stdout.split()[-1]
 
 

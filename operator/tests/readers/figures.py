@@ -122,7 +122,7 @@ def api_pattern(whole):
 
 def report(served, form, **environment):
     done = subprocess.run([needed("PP_CLI"), "report", f"--format={form}", *map(str, served.folders.values())], check=True,
-                          capture_output=True, timeout=120, env=environment or None)
+                          capture_output=True, timeout=900, env=environment or None)
     return done.stdout
 
 

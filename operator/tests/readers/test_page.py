@@ -625,6 +625,34 @@ def test_charts_are_drawn(served, page):
     assert len(found) >= 8 and all(one == ["img", True, True] for one in found)
 
 
+def test_a_timeline_says_whose_its_colours_are(served, page):
+    """The outermost modules in the order of the step; a colour fills as much of the chart as those keep the GPU busy that have it."""
+    open_view(served, page, "session")
+    page.scroll_through()
+    legend, drawn = page.tab.evaluate("""() => {
+        const one = [...document.querySelectorAll("section")].find((each) => each.querySelector("h2")?.textContent === "Timeline of a step");
+        const canvas = one.querySelector("canvas"), copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+        copy.drawImage(canvas, 0, 0);
+        const data = copy.getImageData(0, 0, canvas.width, canvas.height).data, counts = {};
+        for (let i = 0; i < data.length; i += 4) {
+            const colour = `rgb(${data[i]}, ${data[i+1]}, ${data[i+2]})`;
+            if (data[i + 3] === 255) counts[colour] = (counts[colour] || 0) + 1;
+        }
+        return [[...one.querySelectorAll(".legend li")].map((each) => [each.textContent, getComputedStyle(each.querySelector("span")).backgroundColor]),
+                counts];
+    }""")
+    busy = collections.Counter()
+    for one in served.api("/api/v1/namespaces/local/sessions/h200/timeline?limit=20")["items"][0]["intervals"]:
+        busy[one["layer"].split(".")[0] or "outside of layers"] += one["busy_ns"] or 0
+    assert [name for name, _ in legend] == list(busy) and len(busy) > 1
+    wanted = collections.Counter()
+    for name, colour in legend:
+        wanted[colour] += busy[name] / sum(busy.values())
+    filled = {colour: drawn.get(colour, 0) for colour in wanted}
+    assert len(wanted) == min(len(busy), 6)
+    assert all(abs(filled[colour] / sum(filled.values()) - share) < 0.05 for colour, share in wanted.items()), (wanted, filled)
+
+
 # --- how it is served ---------------------------------------------------------------
 
 def asked(served, path, method="GET", **headers):
