@@ -104,7 +104,7 @@ static int digits_before(double size)
 {
     static const double parts[] = {0.1, 0.01, 1e-3, 1e-4, 1e-5};
     int n = 0;
-    for (double ten = 1; size >= ten; ten *= 10) /* exact up to 10^22 */
+    while (n < LEAST_DIGITS && size >= (double)(uint64_t)tens[n])
         n++;
     for (size_t i = 0; n <= 0 && i < sizeof parts / sizeof *parts && size < parts[i]; i++)
         n--;

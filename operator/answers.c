@@ -72,7 +72,7 @@ static void keep(pp_answers *all, uint64_t asked, pp_answer *answer)
     if (!*answer->version || answer->len > all->max_bytes / SHARE ||
         !(one = calloc(1, sizeof *one)))
         return;
-    while (all->bytes + answer->len > all->max_bytes)
+    while (all->order && all->bytes + answer->len > all->max_bytes)
         forget(all, all->order);
     *one = (kept){.asked = asked, .answer = pp_answer_hold(answer)};
     HASH_ADD(hh, all->by_request, asked, sizeof one->asked, one);
