@@ -5,21 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include <utlist.h>
 
 enum { SHARE = 4 }; /* of all bytes, that one answer may have */
 
 typedef struct kept {
     uint64_t asked;
     pp_answer *answer;
-    struct kept *prev, *next;
     UT_hash_handle hh;
 } kept;
 
 struct pp_answers {
     size_t max_bytes, bytes;
-    kept *by_request;
-    kept *order; /* whose request came last is at its end */
+    kept *by_request; /* in the order in which they were asked for last */
 };
 
 pp_answers *pp_answers_new(size_t max_bytes)
@@ -33,7 +30,6 @@ pp_answers *pp_answers_new(size_t max_bytes)
 static void forget(pp_answers *all, kept *one)
 {
     HASH_DEL(all->by_request, one);
-    DL_DELETE(all->order, one);
     all->bytes -= one->answer->len;
     pp_answer_release(one->answer);
     free(one);
@@ -41,8 +37,8 @@ static void forget(pp_answers *all, kept *one)
 
 void pp_answers_free(pp_answers *all)
 {
-    while (all && all->order)
-        forget(all, all->order);
+    while (all && all->by_request)
+        forget(all, all->by_request);
     free(all);
 }
 
@@ -58,8 +54,8 @@ pp_answer *pp_answers_find(pp_answers *all, uint64_t asked)
     kept *one = find(all, asked);
     if (!one)
         return NULL;
-    DL_DELETE(all->order, one);
-    DL_APPEND(all->order, one);
+    HASH_DEL(all->by_request, one);
+    HASH_ADD(hh, all->by_request, asked, sizeof one->asked, one);
     return pp_answer_hold(one->answer);
 }
 
@@ -72,11 +68,10 @@ static void keep(pp_answers *all, uint64_t asked, pp_answer *answer)
     if (!*answer->version || answer->len > all->max_bytes / SHARE ||
         !(one = calloc(1, sizeof *one)))
         return;
-    while (all->order && all->bytes + answer->len > all->max_bytes)
-        forget(all, all->order);
+    while (all->by_request && all->bytes + answer->len > all->max_bytes)
+        forget(all, all->by_request);
     *one = (kept){.asked = asked, .answer = pp_answer_hold(answer)};
     HASH_ADD(hh, all->by_request, asked, sizeof one->asked, one);
-    DL_APPEND(all->order, one);
     all->bytes += answer->len;
 }
 
