@@ -5,7 +5,8 @@ send what was recorded on a GPU, each a batch a second, and --reviews admission 
 a token and a connection of its own, ask --rate times a second in all. First all of them come at once, and read all of their pages for
 the first time; then they read and rest in turns of --seconds. Figures are p99 of a batch's acknowledgement and of a review, with
 readers and without, from the same run; of what readers wait for; and, by one who asks for nothing else, of a layer table of 1,200
-rows with six metrics each, that somebody has asked for before or nobody has, beside those agents and reviews and at last without them. Then the same beside readers that read a byte a second, and beside queries that hang in the database.
+rows with six metrics each, that somebody has asked for before or nobody has, beside those agents and reviews and at last without
+them. Then the same beside readers that read a byte a second, and beside queries that hang in the database.
 
     PP_OPERATOR=build/release/operator/precisionprobe-operator /usr/bin/python3 e2e/bench/readers.py
 """

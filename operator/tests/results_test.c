@@ -835,32 +835,34 @@ static int status_of(world *w, const char *path, const char *etag)
     return status;
 }
 
+enum { ETAG_BYTES = 256 };
+
+/** That of an answer, into out. */
+static void keep_etag(world *w, const char *path, char out[ETAG_BYTES])
+{
+    reply r = ask(w, path);
+    (void)snprintf(out, ETAG_BYTES, "%s", header(&r, "ETag"));
+    reply_free(&r);
+}
+
 static void test_etags(void **state)
 {
     world *w = *state;
-    char etag[256];
-    reply r = ask(w, S1 "/layers");
-    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
-    reply_free(&r);
+    char etag[ETAG_BYTES];
+    keep_etag(w, S1 "/layers", etag);
     assert_int_equal(status_of(w, S1 "/layers", etag), 304);
     assert_int_equal(status_of(w, S1 "/layers", "\"1-0123\""), 200);
     assert_int_equal(status_of(w, S1 "/layers?limit=7", etag), 200);
     assert_int_equal(status_of(w, S1 "/quality", etag), 200);
-    r = ask(w, S1 "/ranks/items");
-    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
-    reply_free(&r);
+    keep_etag(w, S1 "/ranks/items", etag);
     assert_int_equal(status_of(w, S1 "/ranks/items", etag), 304);
     test_database_execute(&w->database, "UPDATE rank SET steps = 10 WHERE rank = 1");
     assert_int_equal(status_of(w, S1 "/ranks/items", etag), 200);
-    r = ask(w, S1 "/layers");
-    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
-    reply_free(&r);
+    keep_etag(w, S1 "/layers", etag);
     test_database_execute(&w->database,
                           "UPDATE attribution SET revision = 5 WHERE pod_uid = 'p-1'");
     assert_int_equal(status_of(w, S1 "/layers", etag), 200);
-    r = ask(w, S1 "/layers");
-    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
-    reply_free(&r);
+    keep_etag(w, S1 "/layers", etag);
     /* Another session becomes its workload's latest. */
     test_database_execute(
         &w->database,
@@ -872,7 +874,7 @@ static void test_etags(void **state)
         " samples, observed_ns, step_count, truncated) "
         "VALUES ('s-3', 'p-3', 'GPU-a', 1, true, 0, 0, 0, 0, false)");
     assert_int_equal(status_of(w, S1 "/layers", etag), 200);
-    r = ask(w, S1 "/layers");
+    reply r = ask(w, S1 "/layers");
     assert_true(json_is_false(json_object_get(json_array_get(items_of(&r), 0), "latest")));
     reply_free(&r);
 }
@@ -902,9 +904,9 @@ static bool has_mean(world *w, const char *path, double mean)
 static void test_answers_that_are_kept(void **state)
 {
     world *w = *state;
-    char etag[256];
+    char etag[ETAG_BYTES];
+    keep_etag(w, S1 "/layers", etag);
     reply r = ask(w, S1 "/layers");
-    (void)snprintf(etag, sizeof etag, "%s", header(&r, "ETag"));
     test_database_execute(&w->database, "UPDATE estimate SET mean = 77 WHERE mean IS NOT NULL");
     reply again = ask(w, S1 "/layers");
     assert_string_equal(again.body, r.body);
