@@ -16,7 +16,9 @@ import re
 import sys
 import tempfile
 
-os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+# Code that is compiled here, and stays: TORCHINDUCTOR_FORCE_DISABLE_CACHES has newer torches forget which files they wrote.
+CACHE = tempfile.TemporaryDirectory(prefix="pp-inductor-peer-")
+os.environ |= {"TORCHINDUCTOR_CACHE_DIR": CACHE.name, "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 
 PASSING = frozenset("""view _unsafe_view reshape permute t transpose expand unsqueeze squeeze slice select alias detach split
     split_with_sizes unbind as_strided getitem full full_like scalar_tensor empty iota copy_""".split())

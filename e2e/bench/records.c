@@ -19,7 +19,9 @@
  */
 #include <cuda.h>
 #include <cupti.h>
+#include <execinfo.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -233,6 +235,15 @@ static void tell(double seconds, bool hung)
     (void)fflush(stdout);
 }
 
+/* Where a thread is that a signal ends: on stderr. */
+static void on_fault(int number)
+{
+    void *frames[64];
+    backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+}
+
 static bool parse(int argc, char **argv)
 {
     if (argc < 2)
@@ -264,6 +275,8 @@ int main(int argc, char **argv)
                               "[buffer=BYTES] [leave=N] [few=N]\n");
         return 2;
     }
+    (void)signal(SIGSEGV, on_fault);
+    (void)signal(SIGABRT, on_fault);
     set_up();
     attach();
     (void)pthread_create(&threads[0], NULL, backward, NULL);

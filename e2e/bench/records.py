@@ -1,7 +1,7 @@
 """Does a process whose kernels, copies and fills CUPTI records go on, and with which settings does it not?
 
 Builds records.c with the CUDA toolkit of the machine, and runs each of its cases with the CUPTI that torch has, where there is one.
-A case that hangs is told with what its threads wait for (stuck.py), on stderr.
+A case that hangs is told with what its threads wait for (stuck.py), and one that a signal ends with where it was, on stderr.
 
 CUDA_HOME  the toolkit (/usr/local/cuda)
 """
@@ -26,7 +26,7 @@ STARTS = 20  # seconds that a case may take to start and to end
 def build(folder):
     home = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     program = folder / "records"
-    subprocess.run(["cc", "-std=gnu17", "-O2", f"-I{home}/include", f"-I{home}/extras/CUPTI/include", str(lab.HERE / "records.c"), "-o", str(program),
+    subprocess.run(["cc", "-std=gnu17", "-O2", "-rdynamic", f"-I{home}/include", f"-I{home}/extras/CUPTI/include", str(lab.HERE / "records.c"), "-o", str(program),
                     f"-L{home}/lib64/stubs", f"-L{home}/extras/CUPTI/lib64", f"-L{home}/lib64", "-lcuda", "-lcupti", "-pthread"], check=True)
     return program
 
@@ -39,7 +39,7 @@ def libraries():
 
 
 def run(program, seconds, case):
-    """The figure that a case tells; None: it told none."""
+    """The figure that a case tells; of one that a signal ended, by which."""
     process = subprocess.Popen([str(program), str(seconds), *case.split()], stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "LD_LIBRARY_PATH": libraries()})
     try:
@@ -48,7 +48,7 @@ def run(program, seconds, case):
         print(f"{case or 'kernels alone'}:\n{stuck.waits(process.pid)}", file=sys.stderr)
         process.kill()
         out, _ = process.communicate()
-    return json.loads(out) if out.strip() else None
+    return json.loads(out) if out.strip() else {"ended": process.returncode}
 
 
 def main():
@@ -59,9 +59,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = build(pathlib.Path(folder))
         for case in args.cases:
-            told = run(program, args.seconds, case) or {}
+            told = run(program, args.seconds, case)
             lab.figure("goes on", told.get("seconds"), "s", case=case or "kernels alone", holds=told.get("hung") is False,
-                       **{key: told.get(key) for key in ("launched", "kernels", "copies", "lost", "left")})
+                       **{key: told[key] for key in ("launched", "kernels", "copies", "lost", "left", "ended") if key in told})
 
 
 if __name__ == "__main__":

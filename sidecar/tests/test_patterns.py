@@ -63,10 +63,12 @@ def test_compiling_is_no_regions_work(probe, python):
     result, batches = sampled(probe, python, PATTERNS, "recompiled", "100")
     alone = run(python, PATTERNS, "recompiled", "100")
     assert all(told(result, "loop")[each] == told(alone, "loop")[each] for each in ("graphs", "compiled"))
-    ms, calls, steps = ms_of(batches), calls_of(batches), len(numbers(batches))
-    compiler = 1e3 * 60 * 0.003 * 4
-    assert ms["compile", "forward"] * steps > 2 * compiler and 4 <= round(calls["compile", "forward"] * steps) <= 8
-    assert ms["Sequential", "forward"] * steps < 0.5 * compiler and ms["Sequential", "backward"] * steps < 0.5 * compiler
+    rows, _ = rows_of(batches)
+    compiled, calls = rows["compile", "forward"], round(calls_of(batches)["compile", "forward"] * len(numbers(batches)))
+    compiler = 1e9 * 60 * 0.003  # that a compilation takes at least
+    assert len(compiled) == 4 and sum(compiled.values()) > 2 * 4 * compiler and 4 <= calls <= 8
+    for phase in ("forward", "backward"):
+        assert all(rows["Sequential", phase][step] < 0.5 * compiler for step in compiled), phase
 
 
 @pytest.mark.parametrize("pattern", ["closure", "named_closure"])
@@ -406,7 +408,7 @@ def test_each_backward_has_its_loss(probe, python, pattern, losses):
 
 def test_a_loss_that_is_a_module_is_a_layer(probe, python):
     """What leads to it and from it is the loss's, by a name that no module has."""
-    ms, calls, slow, _ = outside_of(probe, python, "module_loss")
+    ms, calls, slow, _ = quick_outside_of(probe, python, "module_loss")
     assert ms["loss#2", "forward"] == about(2 * slow["forward"]) and ms["loss#2", "backward"] == about(2 * slow["backward"])
     assert all(calls[name, phase] == pytest.approx(1, abs=0.05) and (phase != "forward" or name != "gradients#2")
                for name in ("loss", "gradients", "loss#2", "Criterion") for phase in ("forward", "backward"))
@@ -417,14 +419,14 @@ def test_a_loss_that_is_a_module_is_a_layer(probe, python):
 @pytest.mark.parametrize("pattern", ["between_models", "before_models"])
 def test_what_leads_to_a_model_is_no_loss(probe, python, pattern):
     """Nor are its nodes sums of gradients."""
-    ms, _, slow, other = outside_of(probe, python, pattern)
+    ms, _, slow, other = quick_outside_of(probe, python, pattern)
     assert ("gradients", "backward") not in ms and ms["loss", "forward"] < 0.5 and ms["loss", "backward"] < 0.5
     assert other == about(slow["forward"] + slow["backward"])
 
 
 def test_a_loss_that_is_run_again_where_nobody_tells(probe, python):
     """With use_reentrant=True: its forward is told, and what backward does with it is nobody's."""
-    ms, _, slow, other = outside_of(probe, python, "reentrant_loss")
+    ms, _, slow, other = quick_outside_of(probe, python, "reentrant_loss")
     assert ms["loss", "forward"] == about(slow["forward"]) and ("loss", "backward") not in ms
     assert ms["gradients", "backward"] < 0.5 and other == about(slow["forward"] + slow["backward"])
 
@@ -447,13 +449,13 @@ def test_where_there_is_no_loss_there_is_no_row(probe, python, pattern):
 
 def test_two_backwards_of_one_graph(probe, python):
     """The nodes that the first made are no loss of the second, and what runs between the two is nobody's."""
-    ms, calls, slow, other = outside_of(probe, python, "gradient_penalty")
+    ms, calls, slow, other = quick_outside_of(probe, python, "gradient_penalty")
     assert ms["loss", "backward"] < 0.5 and calls["loss", "backward"] == pytest.approx(1, abs=0.05)
     assert other > 0.9 * slow["backward"]
 
 
 def test_a_backward_that_fails_leaves_nothing(probe, python):
-    ms, calls, slow, other = outside_of(probe, python, "thrown_away")
+    ms, calls, slow, other = quick_outside_of(probe, python, "thrown_away")
     assert ms["loss", "backward"] == about(slow["backward"]) and calls["loss", "backward"] == pytest.approx(1, abs=0.05)
     assert other == about(slow["later"] + slow["backward"])
 

@@ -95,8 +95,9 @@ def goes_on(served, path):
 @pytest.mark.parametrize("path", [path for path in NEEDS if NEEDS[path] == "list" or path in ROWS[1:]])
 def test_pages_of_it(served, path):
     """`continue` of its pages says no more there, and begins nothing elsewhere."""
-    token = goes_on(served, fill(path))
-    assert token
+    status, _, body = served.get(fill(path) + "?limit=1", "all")
+    assert status == 200, body
+    token = json.loads(body)["continue"]
     assert ask(served, fill(path) + f"?continue={token}") == ask(served, fill(path))
     if path == "/api/v1/sessions":
         return
@@ -154,9 +155,17 @@ def took(served, connection, path):
     return time.perf_counter() - began, status
 
 
+def quick(times):
+    """What a tenth of them is below."""
+    return sorted(times)[len(times) // 10]
+
+
 @pytest.mark.parametrize("path", [path for path in NEEDS if NEEDS[path] == "get"])
 def test_errors_take_as_long(served, path):
-    """Medians of many requests that take turns in an order of chance: a name that is there, and one that is not, as long."""
+    """
+    Of many requests that take turns in an order of chance the quick ones: a name that is there, and one that is not, as long.
+    A busy machine makes many longer, in both.
+    """
     there, missing, connection = [], [], served.connection()
     turns = random.Random(1)
     time.sleep(1)
@@ -173,7 +182,7 @@ def test_errors_take_as_long(served, path):
             if n >= 5:
                 times.append(seconds)
     connection.close()
-    apart = abs(statistics.median(there) - statistics.median(missing))
+    apart = abs(quick(there) - quick(missing))
     noise = statistics.median(abs(x - statistics.median(missing)) for x in missing)
-    print(f"{apart * 1e6:.0f} us apart, noise {noise * 1e6:.0f} us of {statistics.median(missing) * 1e6:.0f}")
+    print(f"{apart * 1e6:.0f} us apart, noise {noise * 1e6:.0f} us of {quick(missing) * 1e6:.0f}")
     assert apart < max(noise, 0.0002), f"{apart * 1e6:.0f} us apart, noise {noise * 1e6:.0f} us"
