@@ -11,6 +11,9 @@
  *   flush=MS     between two flushes (50); 0: none
  *   buffer=BYTES of the GPU's memory for times that CUPTI is to take at once
  *   leave=N      CUPTI is left, and attached anew, each time that so many records have come
+ *   late         its subscription is taken when it is to be left, not before it is attached
+ *   slow         memory is given slowly to who takes it: what CUPTI's other threads see meanwhile
+ *   beside       both threads launch at any time, not in turn
  *   few=N        activity buffers at most, of 128 KiB (32)
  *
  * Prints one JSON line: {"figure": "recorded", "launched", "kernels", "copies", "lost", "left",
@@ -40,7 +43,7 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 
 static struct {
     double seconds;
-    bool copies, calls, api;
+    bool copies, calls, api, late, slow, beside;
     long flush, few;
     size_t buffer;
     long leave;
@@ -102,19 +105,6 @@ static const CUpti_ActivityKind of_copies[] = {
 static const CUpti_ActivityKind of_calls[] = {CUPTI_ACTIVITY_KIND_RUNTIME,
                                               CUPTI_ACTIVITY_KIND_DRIVER};
 
-static void attach(void)
-{
-    need(cuptiActivityRegisterCallbacks(wanted, filled), "cuptiActivityRegisterCallbacks");
-    if (!options.calls)
-        need(cuptiActivityEnableLatencyTimestamps(1), "cuptiActivityEnableLatencyTimestamps");
-    for (size_t i = 0; i < 2 && (options.calls || options.api); i++)
-        need(cuptiActivityEnable(of_calls[i]), "cuptiActivityEnable");
-    for (size_t i = 0; i < 3 && options.copies; i++)
-        need(cuptiActivityEnable(of_copies[i]), "cuptiActivityEnable");
-    need(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
-    atomic_store(&since, 0);
-}
-
 /* In a call that is about to return, as CUPTI asks for. */
 static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                              const void *data)
@@ -130,6 +120,39 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
     atomic_fetch_add(&left, 1);
 }
 
+extern void *__libc_calloc(size_t n, size_t size);
+static _Thread_local bool subscribing;
+
+/* CUPTI's own, too: the program's comes first. */
+void *calloc(size_t n, size_t size)
+{
+    if (subscribing)
+        (void)usleep(3000);
+    return __libc_calloc(n, size);
+}
+
+static void subscribe(void)
+{
+    subscribing = options.slow;
+    need(cuptiSubscribe(&detacher, on_call, NULL), "cuptiSubscribe");
+    subscribing = false;
+}
+
+static void attach(void)
+{
+    if (options.leave && !options.late)
+        subscribe();
+    need(cuptiActivityRegisterCallbacks(wanted, filled), "cuptiActivityRegisterCallbacks");
+    if (!options.calls)
+        need(cuptiActivityEnableLatencyTimestamps(1), "cuptiActivityEnableLatencyTimestamps");
+    for (size_t i = 0; i < 2 && (options.calls || options.api); i++)
+        need(cuptiActivityEnable(of_calls[i]), "cuptiActivityEnable");
+    for (size_t i = 0; i < 3 && options.copies; i++)
+        need(cuptiActivityEnable(of_copies[i]), "cuptiActivityEnable");
+    need(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
+    atomic_store(&since, 0);
+}
+
 static void leave(void)
 {
     (void)cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
@@ -141,7 +164,8 @@ static void leave(void)
         (void)cuptiActivityEnableLatencyTimestamps(0);
     (void)cuptiActivityFlushAll(0);
     const long before = atomic_load(&left);
-    need(cuptiSubscribe(&detacher, on_call, NULL), "cuptiSubscribe");
+    if (options.late)
+        subscribe();
     need(cuptiEnableDomain(1, detacher, CUPTI_CB_DOMAIN_DRIVER_API), "cuptiEnableDomain");
     atomic_store(&detaching, true);
     while (atomic_load(&left) == before && !atomic_load(&ends))
@@ -182,13 +206,19 @@ static void launch(int n)
     }
 }
 
+static void take_turns(void)
+{
+    if (!options.beside)
+        (void)pthread_barrier_wait(&turn);
+}
+
 static void *backward(void *unused)
 {
     need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     for (;;) {
-        (void)pthread_barrier_wait(&turn);
+        take_turns();
         launch(OF_A_STEP / 2);
-        (void)pthread_barrier_wait(&turn);
+        take_turns();
     }
     return unused;
 }
@@ -198,8 +228,8 @@ static void *train(void *unused)
     need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     while (!atomic_load(&ends)) {
         launch(OF_A_STEP / 2);
-        (void)pthread_barrier_wait(&turn);
-        (void)pthread_barrier_wait(&turn);
+        take_turns();
+        take_turns();
     }
     return unused;
 }
@@ -254,6 +284,9 @@ static bool parse(int argc, char **argv)
         const long number = value ? strtol(value + 1, NULL, 10) : 0;
         options.copies |= strcmp(argv[i], "copies") == 0;
         options.calls |= strcmp(argv[i], "calls") == 0;
+        options.beside |= strcmp(argv[i], "beside") == 0;
+        options.slow |= strcmp(argv[i], "slow") == 0;
+        options.late |= strcmp(argv[i], "late") == 0;
         options.api |= strcmp(argv[i], "api") == 0;
         if (strncmp(argv[i], "flush=", 6) == 0)
             options.flush = number;
@@ -272,7 +305,7 @@ int main(int argc, char **argv)
     pthread_t threads[3];
     if (!parse(argc, argv)) {
         (void)fprintf(stderr, "usage: records SECONDS [copies] [calls] [api] [flush=MS] "
-                              "[buffer=BYTES] [leave=N] [few=N]\n");
+                              "[buffer=BYTES] [leave=N] [late] [slow] [beside] [few=N]\n");
         return 2;
     }
     (void)signal(SIGSEGV, on_fault);

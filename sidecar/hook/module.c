@@ -279,6 +279,13 @@ static PyObject *m_sample_no_gpu(PyObject *self, PyObject *args)
     return none();
 }
 
+static PyObject *m_lend(PyObject *self, PyObject *object)
+{
+    (void)self;
+    Py_IncRef(object);
+    return none();
+}
+
 static PyObject *m_give_way(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -707,6 +714,7 @@ static PyMethodDef functions[] = {
     {"sample_gpu", m_sample_gpu, METH_VARARGS,
      "Has the sampler started, all bytes: program, ring's folder, GPU, ns, PATH, LD_LIBRARY_PATH."},
     {"sample_no_gpu", m_sample_no_gpu, METH_VARARGS, "Says in the ring why it is not."},
+    {"lend", m_lend, METH_O, "Gives an object a reference for good."},
     {"give_way", m_give_way, METH_NOARGS, "Another profiler begins: ends recording and capture."},
     {"recording", m_recording, METH_NOARGS, "Whether CUPTI is attached for us."},
     {"call_cost", m_call_cost, METH_VARARGS, "ns that hooking a module's call costs by itself."},

@@ -3,12 +3,14 @@ for is what torch's says, in its words and order (CUDACachingAllocator.cpp): blo
 than 1 MiB may have up to as much more that was not worth splitting off; statistics count by blocks, the history has what was
 asked for; a free is asked for at once, and done once the stream is there.
 """
+import ctypes
+
 SMALL = 1 << 20
 
 
 class Allocator:
     def __init__(self, tight=False):
-        self.tight = tight  # no block is larger than it has to be, as with expandable segments
+        self.tight = tight  # a newer torch, in which no block is larger than it has to be, as with expandable segments
         self.blocks = {}  # address -> (asked for, bytes)
         self.bytes = self.peak = self.allocated = self.freed = 0
         self.history = None  # [entry]; None: none is kept
@@ -63,9 +65,11 @@ class Allocator:
         self.record("all" if enabled else None, *("legacy", "python", 1000))
 
     def snapshot(self, *pool):
-        """Before torch 2.8 it is of no pool."""
-        if pool:
+        """Before torch 2.8 it is of no pool; 2.11 gives back references that it had not taken."""
+        if pool and not self.tight:
             raise TypeError("memorySnapshot() takes no arguments")
+        for each in pool[0] if pool else ():
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(each))
         return {"segments": [], "device_traces": [list(self.history or [])]}
 
     def is_history_enabled(self):

@@ -127,7 +127,14 @@ def watched():
     return [function.__qualname__ for function in functions]
 
 
+def references():
+    """Those that the numbers have by which the hook asks for a snapshot."""
+    asks = sys.modules.get("precisionprobe_hook.memory")
+    return [sys.getrefcount(number) for number in asks._NO_POOL[:2]] if asks else None
+
+
 def main():
+    before = references()
     allocator.malloc(64 << 20)  # parameters
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -149,6 +156,7 @@ def main():
     print("found", json.dumps(pieces.found if pieces else {"peak": allocator.peak}))
     print("history", json.dumps({"calls": allocator.calls, "kept": allocator.history is not None,
                                  "watched": watched()}))
+    print("references", json.dumps([before, references()]))
     print("loss", loss.item())
 
 

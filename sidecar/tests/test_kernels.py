@@ -18,7 +18,7 @@ COPY_TYPES, MEMORIES = ("h2d", "d2h", "d2d", "p2p", "fill", "other"), ("", "page
 UUIDS = ["GPU-00112233-4455-6677-8899-aabbccddeeff", "GPU-00112233-4455-6677-8899-aabbccddeef0"]
 GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
-ATTACHED, LEFT = ["subscribe", "unsubscribe", "register"], ["flush", "subscribe", "domain", "finalize"]
+ATTACHED, LEFT = ["subscribe", "register"], ["flush", "domain", "finalize"]
 # How a capture begins and ends: launches are told by the kernels' own records, or by those of the calls.
 # Copies' launches are told by their calls in either case.
 OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "copies", "disable", "latency", *LEFT]
@@ -172,7 +172,8 @@ def captures_of(calls):
     looked = ["copies", "runtime", "driver", "disable"]  # for threads, beside own records, as far as a capture goes on for so long
     kept = [call for i, call in enumerate(kept)
             if kept[i - 1:i + 3] != looked and kept[max(0, i - 2):i + 2] != looked]
-    return ["finalize" if call == "unsubscribe" and kept[i - 1] == "domain" else call for i, call in enumerate(kept)]
+    return [one for i, call in enumerate(kept)
+            for one in (["finalize", "subscribe", call] if call == "register" and kept[i - 1] == "domain" else [call])]
 
 
 @pytest.mark.parametrize("case, cupti, expected", [

@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -85,6 +86,7 @@ static struct {
         calls[2][1 + CALLS]; /* of the driver and the runtime: kind, each call */
     callback_fn subscriber;
     void *user;
+    bool attached; /* since a kind was asked for, until it is left */
     bool domains[DOMAINS];
     buffer buffers[BUFFERS];
     int count;
@@ -418,6 +420,7 @@ CUPTI(cuptiActivityEnable, (int kind))
     for (int call = 0; of_kind && call <= CALLS; call++)
         of_kind[call] = !failed;
     client.kernels = client.kernels || (kind == KIND_KERNEL && !failed);
+    client.attached = true;
     return done(copies ? "copies" : "enable", failed);
 }
 
@@ -570,9 +573,20 @@ CUPTI(cuptiActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t
     return OK;
 }
 
+/* CUDA 13.0's exchanges under the other threads' CUDA calls what these look at, once it looks at
+ * calls at all. */
+static void need_calls_alone(const char *name)
+{
+    if (!client.attached)
+        return;
+    (void)fprintf(stderr, "%s while CUPTI looks at calls\n", name);
+    abort();
+}
+
 CUPTI(cuptiSubscribe, (void **ret, callback_fn subscriber, void *user))
 {
     (void)pthread_mutex_lock(&lock);
+    need_calls_alone("cuptiSubscribe");
     bool failed = fails("subscribe") || client.subscriber;
     if (!failed) {
         client.subscriber = subscriber;
@@ -585,6 +599,7 @@ CUPTI(cuptiSubscribe, (void **ret, callback_fn subscriber, void *user))
 CUPTI(cuptiUnsubscribe, (void *subscriber))
 {
     (void)pthread_mutex_lock(&lock);
+    need_calls_alone("cuptiUnsubscribe");
     bool failed = subscriber != &client || !client.subscriber;
     client.subscriber = NULL;
     memset(client.domains, 0, sizeof client.domains);

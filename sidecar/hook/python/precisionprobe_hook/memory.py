@@ -16,8 +16,10 @@ _WATCHED = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy",
 class Steps:
     """Those of a session in which the allocator's history is kept, where the program keeps none."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, lend):
+        """`lend` gives an object a reference for good."""
         self.torch = torch
+        self.lend = lend
         self.session = None
         self.told = self.tried = 0
         self.device = 0
@@ -102,7 +104,7 @@ class Steps:
         entries = allocations + 2 * frees  # a free is asked for, and done
         if entries + _blocks(self.torch._C._cuda_memoryStats(self.device)) > _MOST:
             return [], "a step has too many allocations"
-        trace = _trace(self.snapshot, self.device)
+        trace = self.trace()
         events = [(each["action"] == "alloc", each["addr"], each["size"]) for each in trace
                   if each["action"] in ("alloc", "free_requested")]
         # Another thread may have allocated before the first mark, in the history or not.
@@ -111,6 +113,17 @@ class Steps:
         found = levels(events, marks)
         self.told += 1
         return found, ""
+
+    def trace(self):
+        """Of no pool of blocks, where this torch can be asked for that: the history alone is wanted."""
+        for each in _NO_POOL:
+            self.lend(each)  # torch 2.11 takes a reference of each from the tuple, which has lent it: the third call ends the process
+        for arguments in ((_NO_POOL,), (_NO_POOL[:2],), ()):
+            try:
+                return self.snapshot(*arguments)["device_traces"][self.device]
+            except (TypeError, ValueError, RuntimeError):  # another torch's arguments
+                if not arguments:
+                    raise
 
 
 def _blocks(stats):
@@ -124,16 +137,6 @@ def _leaves_callback(version):
     """
     release = re.match(r"(\d+)\.(\d+)", version)
     return bool(release) and ((2, 5) <= tuple(map(int, release.groups())) < (2, 8) or version.startswith("2.8.0a"))
-
-
-def _trace(snapshot, device):
-    """Of no pool of blocks, where this torch can be asked for that: the history alone is wanted."""
-    for arguments in ((_NO_POOL,), (_NO_POOL[:2],), ()):
-        try:
-            return snapshot(*arguments)["device_traces"][device]
-        except (TypeError, ValueError, RuntimeError):  # another torch's arguments
-            if not arguments:
-                raise
 
 
 def _rounded(size):

@@ -45,7 +45,7 @@ class _Probe:
         self.insides = insides.Insides(self.provenance, self.add_inside)
         self.profilers = profilers.Watch(_marks.give_way, _marks.recording)
         self.isolation = replay.Isolation(torch)
-        self.memory = memory.Steps(torch)
+        self.memory = memory.Steps(torch, _marks.lend)
         self.records = []  # of the global forward hooks RECORD_CALL and RECORD_RETURN, while inputs are kept
         self.regions = None
         self.calibrated = False
