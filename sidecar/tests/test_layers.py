@@ -1,14 +1,15 @@
-"""Which modules a root is in, by the variables of those who called it."""
+"""Which modules a root is in, by the variables of those who called it; how many parameters layers have."""
 from conftest import needed, run
 
-SCRIPT = """
+BEGIN = """
 import gc, pathlib, sys, types, weakref
 package = types.ModuleType("precisionprobe_hook")
 package.__path__ = [sys.argv[1] + "/precisionprobe_hook"]
 sys.modules["precisionprobe_hook"] = package
 from precisionprobe_hook import layers
 from torch import nn
-
+"""
+OWNERS = BEGIN + """
 
 class Outer(nn.Module):
     def __init__(self):
@@ -53,4 +54,30 @@ assert layers.owners([alone], nn.Module, sys._getframe()) == {}
 
 
 def test_owners_are_found_among_the_callers_variables(python):
-    run(python, "-c", SCRIPT, needed("PP_HOOK"))
+    run(python, "-c", OWNERS, needed("PP_HOOK"))
+
+
+SHARED = BEGIN + """
+import torch
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+        self.embedding = nn.Embedding(11, 5)
+        self.mixed = nn.Linear(5, 5)
+        self.out = nn.Linear(5, 11)
+        self.out.weight = self.embedding.weight
+
+
+model = Model()
+chosen, _, _ = layers.choose([model, model.out, model.mixed, model.embedding], {})
+sizes = {name: size for _, name, _, size, _ in chosen}
+assert sizes == {"Model": 3, "embedding": 55, "mixed": 30, "out": 11}, sizes
+assert sum(sizes.values()) == sum(each.numel() for each in model.parameters())
+"""
+
+
+def test_layers_have_all_parameters_once(python):
+    run(python, "-c", SHARED, needed("PP_HOOK"))

@@ -75,7 +75,7 @@ class Insides:
 
     def layer(self, module, name):
         parent = bool(layers.children_of(module))
-        return self.add(name, type(module).__name__, 0 if parent else layers.parameters_of(module))
+        return self.add(name, type(module).__name__, layers.parameters_of(module, alone=parent))
 
 
 def _top(frame, module):

@@ -20,9 +20,19 @@ def children_of(module):
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
-def parameters_of(module):
+def _parameters(module, alone=False):
+    """Its own and those of what is in it, each once; `alone`: its own."""
+    return module._parameters.values() if alone else module.parameters()
+
+
+def parameters_of(module, counted=None, alone=False):
+    """How many numbers they are. None of `counted`, ids, counts again: those of this module come to it."""
     total = 0
-    for parameter in module.parameters():
+    for parameter in _parameters(module, alone):
+        if parameter is None or counted is not None and id(parameter) in counted:
+            continue
+        if counted is not None:
+            counted.add(id(parameter))
         try:
             total += getattr(parameter, "ds_numel", None) or parameter.numel()  # under ZeRO-3 each rank has a part
         except Exception:  # a lazy module's parameter has no size yet
@@ -226,7 +236,8 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
     that is in it. Or it is a parent, which was called, and modules in it too: to it belongs what it does itself. Names are
     qualified by the largest root; a leaf that is a root by itself, such as a loss, goes by its class. `named` has the names
     that modules were given before, by id; `others` are modules that earlier steps called, `first` is the
-    model whose modules go by their names alone, if it is among them, and `owner` tells in which module a root is. `reserved` are names of layers that are no modules.
+    model whose modules go by their names alone, if it is among them, and `owner` tells in which module a root is. `reserved` are names
+    of layers that are no modules. A parameter that several layers share counts with the first of them, as in model.parameters().
     """
     wanted = _Filter(filters)
     compiled = {}  # id of a module -> the functions compiled of it
@@ -247,9 +258,9 @@ def choose(called, filters, regions=(), named={}, others=(), first=None, owner=l
             break
     found = finder.found[:_LIMIT] + [_Found(function, (name,), False) for function, module, name in regions if module is None]
     _name(found, named, reserved)
-    layers = []
+    layers, counted = [], set()
     for each in _take(found, wanted):
-        size = parameters_of(each.module) if hasattr(each.module, "parameters") and not each.parent else 0
+        size = parameters_of(each.module, counted, each.parent) if hasattr(each.module, "parameters") else 0
         for place in compiled.get(id(each.module), [each.module]):
             layers.append((place, each.name, each.type_name, size, each.parent))
     return layers, model, first
