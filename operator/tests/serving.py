@@ -50,7 +50,11 @@ def wait_for_schema(operator, conninfo, patience=120):
 
 @contextlib.contextmanager
 def serving(conninfo, kubernetes, **options):
-    """The operator. At the end it has to be there still, to stop when it is told to, and to have found nothing wrong with itself."""
+    """
+    The operator, which keeps what it has: the tests' data is old. At the end it has to be there still, to stop when it is told to,
+    and to have found nothing wrong with itself.
+    """
+    options = {"retention__activity": "0s", "retention__samples": "0s", **options}
     with Operator(needed("PP_OPERATOR"), kubernetes, conninfo, **options) as operator:
         wait_for_schema(operator, conninfo)
         yield operator

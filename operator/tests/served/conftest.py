@@ -43,7 +43,7 @@ def served():
     """The operator, whose database holds data.sql and a recorded session; `conninfo` is the database's."""
     with backends(USERS) as (conninfo, kubernetes):
         kubernetes.may = may
-        # A query of a moment takes seconds where everything else on the machine comes first: none of these tests is of its limit.
+        # A query of a moment takes seconds where everything else on the machine comes first.
         with serving(conninfo, kubernetes, api__queryTimeout="15s") as operator:
             psql(conninfo, (HERE / "data.sql").read_text())
             record(conninfo)
