@@ -7,6 +7,7 @@ of its standard errors on.
 import math
 
 COUNTS = 3  # standard errors
+LOOKED_AT = ("Linear", "ReLU", "EmbeddingBag", "Sigmoid", "MSELoss")  # the types of layers that the paper looks at in DLRM
 ABOUT = 0.2  # alike, as the paper has it of three bars: within a fifth of the largest
 
 
@@ -55,11 +56,18 @@ def shown(told, percent=True):
     return f"{scale * told[0]:.1f} ± {scale * told[1]:.1f} %"
 
 
-def share(rows, phase, kind):
-    """Of the time of all layers in a phase, in percent, what those of a type have."""
-    time = {which: sum(time_of(row) for row in some)
-            for which, some in (("all", layers(rows, phase)), ("these", layers(rows, phase, kind)))}
-    return 100 * time["these"] / time["all"] if time["all"] else float("nan")
+def time_by_type(rows, *phases):
+    """{type: ns} of the layers that the paper looks at."""
+    time = {}
+    for row in (row for phase in phases for row in layers(rows, phase, *LOOKED_AT)):
+        time[row["type"]] = time.get(row["type"], 0) + time_of(row)
+    return time
+
+
+def shares(time):
+    """As a text, the largest first."""
+    return ", ".join(f"{kind} {100 * time[kind] / sum(time.values()):.2f} %" for kind in sorted(time, key=time.get, reverse=True)) \
+        + " of these layers' time"
 
 
 def every(answers):
@@ -69,23 +77,13 @@ def every(answers):
 
 
 def embeddings_use_most(runs, phase):
-    """Most, of what layers of one type use: of the time, and of GPUUtil while they run."""
-    rows = runs["dlrm"]
-    kinds = sorted({row["type"] for row in layers(rows, phase)})
-    shares = {kind: share(rows, phase, kind) for kind in kinds}
-    longest = max(kinds, key=shares.get)
-    return longest == "EmbeddingBag", ", ".join(f"{kind} {shares[kind]:.1f} %" for kind in sorted(kinds, key=shares.get, reverse=True)) \
-        + f" of layers' time in {phase}"
+    time = time_by_type(runs["dlrm"], phase)
+    return max(time, key=time.get) == "EmbeddingBag", f"{shares(time)} in {phase}"
 
 
 def sigmoid_and_loss_use_least(runs):
-    rows = [row for phase in ("forward", "backward") for row in layers(runs["dlrm"], phase)]
-    time = {}
-    for row in rows:
-        time[row["type"]] = time.get(row["type"], 0) + time_of(row)
-    least = sorted(time, key=time.get)[:2]
-    return set(least) == {"Sigmoid", "MSELoss"}, ", ".join(f"{kind} {time[kind] / sum(time.values()) * 100:.2f} %"
-                                                          for kind in sorted(time, key=time.get))
+    time = time_by_type(runs["dlrm"], "forward", "backward")
+    return set(sorted(time, key=time.get)[:2]) == {"Sigmoid", "MSELoss"}, shares(time)
 
 
 def embeddings_keep_sms_busy(runs):
