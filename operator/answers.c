@@ -83,6 +83,8 @@ pp_answer *pp_answers_put(pp_answers *all, uint64_t asked, const char *version, 
         free(body);
         return NULL;
     }
+    char *fitting = realloc(body, len + 1); /* a buffer that has grown may be twice as large */
+    body = fitting ? fitting : body;
     *answer = (pp_answer){.body = body, .len = len, .holders = 1};
     pp_copy_cut(answer->version, sizeof answer->version, version);
     keep(all, asked, answer);

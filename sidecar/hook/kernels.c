@@ -40,6 +40,8 @@ enum {
  */
 #define FLUSH_FEW INT64_C(1000000000)
 #define CLOCK_LIMIT INT64_C(1000000000)
+/* A kernel that is off by half of it may be told in the piece beside its own. */
+#define CLOCK_WIDTH INT64_C(100000)
 
 /* `state`: OUT -> ON (start) -> ENDING (end) -> CLOSING -> OUT (poll); ENDING -> ON (start). */
 enum { OUT = 0, ON, ENDING, CLOSING };
@@ -104,16 +106,18 @@ static bool stay(void)
 
 /* ---- start and end ---- */
 
-/* The offset of CUPTI's clock. It is the system's unless a profiler has given it another. */
-static bool read_clock(int64_t *ret_offset)
+/* The offset of CUPTI's clock, from the narrowest of some readings. It is the system's unless a
+ * profiler has given it another. NULL, or why it is not known. */
+static const char *read_clock(int64_t *ret_offset)
 {
+    static const char changed[] = "a profiler has changed CUPTI's clock";
     int64_t width = INT64_MAX;
     uint64_t theirs = 0;
     struct timespec real;
     for (int i = 0; i < TRIES; i++) {
         int64_t before = pp_now();
         if (pp_cupti.timestamp(&theirs) != PP_CUPTI_OK)
-            return false;
+            return changed;
         int64_t after = pp_now();
         if (after - before < width) {
             width = after - before;
@@ -122,9 +126,13 @@ static bool read_clock(int64_t *ret_offset)
     }
     (void)clock_gettime(CLOCK_REALTIME, &real);
     int64_t off = (int64_t)real.tv_sec * 1000000000 + real.tv_nsec - (int64_t)theirs;
+    if (off <= -CLOCK_LIMIT || off >= CLOCK_LIMIT)
+        return changed;
+    if (width > CLOCK_WIDTH)
+        return "the machine is too busy for CUPTI's clock to be read";
     if (pp_ring())
         __atomic_store_n(&pp_ring()->clock_error, width / 2, __ATOMIC_RELAXED);
-    return off > -CLOCK_LIMIT && off < CLOCK_LIMIT;
+    return NULL;
 }
 
 static bool enable(bool several)
@@ -174,11 +182,7 @@ static const char *prepare(int64_t *ret_offset)
     if (!attached && (atomic_load(&detaching) != DETACH_NONE || /* it is being left this moment */
                       pp_cupti.subscribe(&detacher, on_cuda_call, NULL) != PP_CUPTI_OK))
         return "another CUPTI client is attached";
-    const char *why = NULL;
-    if (!pp_cupti_buffers_take_back())
-        why = "out of memory";
-    else if (!read_clock(ret_offset))
-        why = "a profiler has changed CUPTI's clock";
+    const char *why = pp_cupti_buffers_take_back() ? read_clock(ret_offset) : "out of memory";
     if (why && attached)
         detach();
     else if (why)
