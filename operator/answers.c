@@ -1,7 +1,5 @@
 #include "operator/answers.h"
 
-#include "common/buf.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -9,9 +7,10 @@
 enum { SHARE = 4 }; /* of all bytes, that one answer may have */
 
 typedef struct kept {
-    uint64_t asked;
     pp_answer *answer;
     UT_hash_handle hh;
+    size_t asked_len;
+    char asked[];
 } kept;
 
 struct pp_answers {
@@ -30,7 +29,7 @@ pp_answers *pp_answers_new(size_t max_bytes)
 static void forget(pp_answers *all, kept *one)
 {
     HASH_DEL(all->by_request, one);
-    all->bytes -= one->answer->len;
+    all->bytes -= one->answer->len + one->asked_len;
     pp_answer_release(one->answer);
     free(one);
 }
@@ -42,40 +41,43 @@ void pp_answers_free(pp_answers *all)
     free(all);
 }
 
-static kept *find(pp_answers *all, uint64_t asked)
+static kept *find(pp_answers *all, const pp_buf *asked)
 {
     kept *one = NULL;
-    HASH_FIND(hh, all->by_request, &asked, sizeof asked, one);
+    HASH_FIND(hh, all->by_request, asked->data, asked->len, one);
     return one;
 }
 
-pp_answer *pp_answers_find(pp_answers *all, uint64_t asked)
+pp_answer *pp_answers_find(pp_answers *all, const pp_buf *asked)
 {
     kept *one = find(all, asked);
     if (!one)
         return NULL;
     HASH_DEL(all->by_request, one);
-    HASH_ADD(hh, all->by_request, asked, sizeof one->asked, one);
+    HASH_ADD_KEYPTR(hh, all->by_request, one->asked, one->asked_len, one);
     return pp_answer_hold(one->answer);
 }
 
 /* Without memory it is not kept, and answered all the same. */
-static void keep(pp_answers *all, uint64_t asked, pp_answer *answer)
+static void keep(pp_answers *all, const pp_buf *asked, pp_answer *answer)
 {
+    const size_t bytes = answer->len + asked->len;
     kept *one = find(all, asked);
     if (one)
         forget(all, one);
-    if (!*answer->version || answer->len > all->max_bytes / SHARE ||
-        !(one = calloc(1, sizeof *one)))
+    if (!*answer->version || bytes > all->max_bytes / SHARE ||
+        !(one = calloc(1, sizeof *one + asked->len)))
         return;
-    while (all->by_request && all->bytes + answer->len > all->max_bytes)
+    while (all->by_request && all->bytes + bytes > all->max_bytes)
         forget(all, all->by_request);
-    *one = (kept){.asked = asked, .answer = pp_answer_hold(answer)};
-    HASH_ADD(hh, all->by_request, asked, sizeof one->asked, one);
-    all->bytes += answer->len;
+    one->answer = pp_answer_hold(answer);
+    one->asked_len = asked->len;
+    memcpy(one->asked, asked->data, asked->len);
+    HASH_ADD_KEYPTR(hh, all->by_request, one->asked, one->asked_len, one);
+    all->bytes += bytes;
 }
 
-pp_answer *pp_answers_put(pp_answers *all, uint64_t asked, const char *version, char *body,
+pp_answer *pp_answers_put(pp_answers *all, const pp_buf *asked, const char *version, char *body,
                           size_t len)
 {
     pp_answer *answer = body ? calloc(1, sizeof *answer) : NULL;

@@ -9,8 +9,9 @@
 #ifndef PP_OPERATOR_ANSWERS_H
 #define PP_OPERATOR_ANSWERS_H
 
+#include "common/buf.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 typedef struct pp_answers pp_answers;
 
@@ -21,20 +22,21 @@ typedef struct pp_answer {
     int holders;
 } pp_answer;
 
-/** Keeps so many bytes of bodies at most. NULL without memory. */
+/** Keeps so many bytes of bodies and requests at most. NULL without memory. */
 pp_answers *pp_answers_new(size_t max_bytes);
 /** Answers that somebody holds stay until they are released. NULL is allowed. */
 void pp_answers_free(pp_answers *all);
 
-/** What is kept for a request (`asked`: pp_api_etag_of it), to be released; NULL: nothing. */
-pp_answer *pp_answers_find(pp_answers *all, uint64_t asked);
+/** What is kept for a request (`asked`: its text, which is no other's), to be released; NULL:
+ * nothing. */
+pp_answer *pp_answers_find(pp_answers *all, const pp_buf *asked);
 
 /**
  * A new answer, to be released; body is taken in any case. It is kept in place of what was kept for
  * the request, unless it has no version ("") or is so large that it would push out most others;
  * those go whose request came longest ago. NULL without memory.
  */
-pp_answer *pp_answers_put(pp_answers *all, uint64_t asked, const char *version, char *body,
+pp_answer *pp_answers_put(pp_answers *all, const pp_buf *asked, const char *version, char *body,
                           size_t len);
 
 /** A further holder; returns the answer. */

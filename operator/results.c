@@ -25,7 +25,8 @@ typedef struct reading {
     pp_http_id id;
     pp_api_request request;
     pp_api_page page;
-    uint64_t asked;   /**< pp_api_etag_of it */
+    uint64_t of;      /**< pp_api_etag_of it: anybody can make another request of this number */
+    pp_buf asked;     /**< its text: no other request has it */
     pp_strings known; /**< versions that the client has */
     bool any;         /**< whatever there is, the client has it */
     pp_answer *kept;  /**< what was answered to the same request before; NULL: not known */
@@ -66,6 +67,7 @@ static void free_reading(reading *r)
     HASH_DEL(all->readings, r);
     pp_api_page_done(&r->page);
     pp_strings_free(&r->known);
+    pp_buf_done(&r->asked);
     pp_answer_release(r->kept);
     free(r);
 }
@@ -145,14 +147,14 @@ static pp_answer *make_answer(reading *r)
     if (r->kept && strcmp(r->kept->version, r->page.version) == 0)
         return pp_answer_hold(r->kept);
     const size_t len = r->page.body.len;
-    return pp_answers_put(r->op->results->answers, r->asked, has_version(r) ? r->page.version : "",
+    return pp_answers_put(r->op->results->answers, &r->asked, has_version(r) ? r->page.version : "",
                           pp_buf_take(&r->page.body), len);
 }
 
 static void answer_page(reading *r)
 {
     char etag[PP_API_MAX_ETAG];
-    pp_api_etag(r->page.version, r->asked, etag);
+    pp_api_etag(r->page.version, r->of, etag);
     pp_http_api_answer answer = {
         .status = 304, .who = r->who, .type = JSON_TYPE, .etag = etag, .body = ""};
     if (!is_known(r)) {
@@ -268,6 +270,10 @@ static int on_row(void *user, const pp_cell *cells, size_t n, pp_error *err)
 {
     reading *r = user;
     const int rc = add_row(r, cells, n, err);
+    if (r->kept && *r->page.version && strcmp(r->kept->version, r->page.version) != 0) {
+        pp_answer_release(r->kept); /* not both at once */
+        r->kept = NULL;
+    }
     /* Of a page that is full by its rows the one too many is the last that was asked for. */
     return rc == 0 && r->page.more && r->page.rows < r->page.limit ? 1 : rc;
 }
@@ -348,7 +354,7 @@ static void read_results(reading *r)
                             .known = &known,
                             .after = after,
                             .n_after = q->cursor.n};
-    r->kept = pp_answers_find(r->op->results->answers, r->asked);
+    r->kept = pp_answers_find(r->op->results->answers, &r->asked);
     int rc = add_known(r, &known, &err);
     if (rc == 0)
         rc = pp_reader_query(r->op->results->reader, &query, on_row, on_reset, on_read, r,
@@ -403,6 +409,18 @@ static void refuse(pp_operator *op, pp_http_id id, pp_api_trouble trouble, const
     answer_problem(op, id, &problem, 0);
 }
 
+/** Path and parameters, each with its end: of a head that was read whole. */
+static int write_request(const pp_http_api_request *request, pp_buf *to)
+{
+    pp_buf_init(to, SIZE_MAX);
+    int rc = pp_buf_append(to, request->path, strlen(request->path) + 1, NULL);
+    for (size_t i = 0; rc == 0 && i < request->query->count; i++) {
+        const char *part = request->query->items[i];
+        rc = pp_buf_append(to, part, strlen(part) + 1, NULL);
+    }
+    return rc;
+}
+
 static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *request)
 {
     struct pp_results *all = op->results;
@@ -425,10 +443,11 @@ static void begin(pp_operator *op, pp_http_id id, const pp_http_api_request *req
     }
     r->op = op;
     r->id = id;
-    r->asked = pp_api_etag_of(request->path, request->query);
+    r->of = pp_api_etag_of(request->path, request->query);
     begin_page(r);
     HASH_ADD(hh, all->readings, id, sizeof r->id, r);
-    if (pp_api_etags_read(request->if_none_match, r->asked, &r->known, &r->any, NULL) < 0) {
+    if (write_request(request, &r->asked) < 0 ||
+        pp_api_etags_read(request->if_none_match, r->of, &r->known, &r->any, NULL) < 0) {
         fail(r, PP_API_UNAVAILABLE, "out of memory");
         return;
     }

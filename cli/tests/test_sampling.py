@@ -152,7 +152,7 @@ def test_a_run_of_one_capture(tmp_path):
 
 def test_a_run_that_is_over_too_soon(tmp_path):
     """It says why its results have no fine values."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["1"], "--method", "Sampling", enable_ns=3000000000)
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["2"], "--method", "Sampling", enable_ns=6000000000)
     assert "monitors were not sampled: none of its captures was before the end" in said
     gpu, = results["gpus"]
     assert "fine" not in gpu and {

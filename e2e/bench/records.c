@@ -117,6 +117,7 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
         !atomic_compare_exchange_strong(&detaching, &(bool){true}, false))
         return;
     need(cuptiFinalize(), "cuptiFinalize");
+    atomic_store(&out, 0); /* what it had then never comes back */
     atomic_fetch_add(&left, 1);
 }
 

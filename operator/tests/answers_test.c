@@ -16,18 +16,33 @@ static char *text_of(char with, size_t len)
     return text;
 }
 
-/** Put and released at once, as by somebody who has been answered. */
-static void put(pp_answers *all, uint64_t asked, const char *version, size_t len)
+/** Of two bytes. */
+static pp_buf request(int number)
 {
-    pp_answer *made = pp_answers_put(all, asked, version, text_of('a', len), len);
+    static char texts[10][2];
+    texts[number][0] = (char)('0' + number);
+    return (pp_buf){.data = texts[number], .len = sizeof texts[number]};
+}
+
+/** Put and released at once, as by somebody who has been answered. */
+static void put(pp_answers *all, int number, const char *version, size_t len)
+{
+    const pp_buf asked = request(number);
+    pp_answer *made = pp_answers_put(all, &asked, version, text_of('a', len), len);
     assert_non_null(made);
     assert_int_equal(made->len, len);
     pp_answer_release(made);
 }
 
-static bool is_kept(pp_answers *all, uint64_t asked)
+static pp_answer *find(pp_answers *all, int number)
 {
-    pp_answer *found = pp_answers_find(all, asked);
+    const pp_buf asked = request(number);
+    return pp_answers_find(all, &asked);
+}
+
+static bool is_kept(pp_answers *all, int number)
+{
+    pp_answer *found = find(all, number);
     pp_answer_release(found);
     return found;
 }
@@ -36,12 +51,12 @@ static void the_same_is_found(void **state)
 {
     pp_answers *all = pp_answers_new(MOST);
     (void)state;
-    assert_null(pp_answers_find(all, 1));
+    assert_null(find(all, 1));
     put(all, 1, "v1", 10);
-    pp_answer *found = pp_answers_find(all, 1);
+    pp_answer *found = find(all, 1);
     assert_string_equal(found->version, "v1");
     assert_string_equal(found->body, "aaaaaaaaaa");
-    assert_null(pp_answers_find(all, 2));
+    assert_null(find(all, 2));
     pp_answer_release(found);
     pp_answers_free(all);
 }
@@ -52,9 +67,9 @@ static void a_new_version_takes_its_place(void **state)
     pp_answers *all = pp_answers_new(MOST);
     (void)state;
     put(all, 1, "v1", 10);
-    pp_answer *old = pp_answers_find(all, 1);
+    pp_answer *old = find(all, 1);
     put(all, 1, "v2", 5);
-    pp_answer *now = pp_answers_find(all, 1);
+    pp_answer *now = find(all, 1);
     assert_string_equal(now->version, "v2");
     assert_string_equal(old->body, "aaaaaaaaaa");
     pp_answer_release(now);
@@ -67,14 +82,14 @@ static void those_go_that_nobody_asks_for(void **state)
 {
     pp_answers *all = pp_answers_new(MOST);
     (void)state;
-    for (uint64_t i = 1; i <= 4; i++)
-        put(all, i, "v", 25);
+    for (int i = 1; i <= 4; i++)
+        put(all, i, "v", 23);
     assert_true(is_kept(all, 1));
-    put(all, 5, "v", 20);
+    put(all, 5, "v", 18);
     assert_false(is_kept(all, 2));
-    for (uint64_t i = 1; i <= 5; i++)
+    for (int i = 1; i <= 5; i++)
         assert_true(i == 2 || is_kept(all, i));
-    put(all, 6, "v", 25); /* in place of the one whose request came first */
+    put(all, 6, "v", 23); /* in place of the one whose request came first */
     assert_false(is_kept(all, 1));
     assert_true(is_kept(all, 3) && is_kept(all, 6));
     pp_answers_free(all);
@@ -85,15 +100,35 @@ static void what_is_not_kept(void **state)
     pp_answers *all = pp_answers_new(MOST);
     (void)state;
     put(all, 1, "", 10);
-    put(all, 2, "v", MOST / 4 + 1);
+    put(all, 2, "v", MOST / 4 - 1);
     assert_false(is_kept(all, 1) || is_kept(all, 2));
     put(all, 3, "v", 10);
     put(all, 3, "v2", MOST); /* nor what it takes the place of */
     assert_false(is_kept(all, 3));
-    assert_null(pp_answers_put(all, 4, "v", NULL, 0));
+    const pp_buf asked = request(4);
+    assert_null(pp_answers_put(all, &asked, "v", NULL, 0));
     pp_answer_release(NULL);
     pp_answers_free(all);
     pp_answers_free(NULL);
+}
+
+/* Texts that one number stands for (FNV-1a, found by search) are two requests. */
+static void requests_of_one_number(void **state)
+{
+    static char plain[] = "/api/v1/namespaces/team/sessions/run/timeline",
+                made[] =
+                    "/api/v1/namespaces/team/sessions/run/timeline\0pod=mcoc1qrfcvx211yd0no9wiqq";
+    const pp_buf first = {.data = plain, .len = sizeof plain},
+                 other = {.data = made, .len = sizeof made};
+    pp_answers *all = pp_answers_new(MOST * MOST);
+    (void)state;
+    pp_answer_release(pp_answers_put(all, &other, "v", text_of('a', 10), 10));
+    assert_null(pp_answers_find(all, &first));
+    pp_answer_release(pp_answers_put(all, &first, "v", text_of('b', 10), 10));
+    pp_answer *found = pp_answers_find(all, &other);
+    assert_string_equal(found->body, "aaaaaaaaaa");
+    pp_answer_release(found);
+    pp_answers_free(all);
 }
 
 int main(void)
@@ -103,6 +138,7 @@ int main(void)
         cmocka_unit_test(a_new_version_takes_its_place),
         cmocka_unit_test(those_go_that_nobody_asks_for),
         cmocka_unit_test(what_is_not_kept),
+        cmocka_unit_test(requests_of_one_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@ enum {
     SITE_EXIT = 1,
     DETACH_COST = 2500000, /* ns that leaving CUPTI holds up one CUDA call: measured on an H200 */
     TRIES = 8,
+    LEAVES_AT_MOST = 500, /* of 0.1 ms */
 };
 
 /* Records for which CUPTI stays attached where they tell their launches: of each it then keeps some
@@ -54,8 +55,9 @@ static atomic_bool ever_left;    /* CUPTI was, in this process' life */
 /* CUPTI's one subscription, as long as it is attached. It is taken before CUPTI looks at the first
  * call and ends with it: of one that is half taken, or half given back, cuptiSubscribe() and
  * cuptiUnsubscribe() of CUDA 13.0 leave a table for the other threads' CUDA calls that is not there
- * (e2e/bench/records.py: the process dies of one in some twenty). */
+ * (e2e/bench/records.py). */
 static void *detacher;
+static atomic_bool subscribed;
 static atomic_int detaching;
 /* Held while CUPTI is told something, so that it is not finalised under another's call. */
 static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
@@ -65,8 +67,10 @@ static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
 static void leave(void)
 {
     atomic_store(&ever_left, true);
-    if (pp_cupti.finalize() == PP_CUPTI_OK)
-        pp_cupti_buffers_abandon();
+    if (pp_cupti.finalize() != PP_CUPTI_OK)
+        return; /* the next capture goes on with it, or whoever gives way tries again */
+    atomic_store(&subscribed, false);
+    pp_cupti_buffers_abandon();
 }
 
 /* In a CUDA call of the training that is about to return: there CUPTI can be left. */
@@ -84,24 +88,44 @@ static void on_cuda_call(void *user, int domain, uint32_t id, const void *data)
     atomic_store(&detaching, DETACH_NONE);
 }
 
+/* Whether calls are told, or are not any more. False: the subscription is gone, since somebody else
+ * has left CUPTI. */
+static bool tell_calls(bool on)
+{
+    const bool runtime = pp_cupti.domain(on, detacher, DOMAIN_RUNTIME) == PP_CUPTI_OK;
+    const bool driver = pp_cupti.domain(on, detacher, DOMAIN_DRIVER) == PP_CUPTI_OK;
+    if (!runtime && !driver)
+        atomic_store(&subscribed, false);
+    return runtime || driver;
+}
+
 /* From here on a CUDA call may leave CUPTI at any moment. */
 static void detach(void)
 {
-    if (pp_cupti.domain(1, detacher, DOMAIN_RUNTIME) != PP_CUPTI_OK ||
-        pp_cupti.domain(1, detacher, DOMAIN_DRIVER) != PP_CUPTI_OK)
-        return; /* somebody else has left it, and the subscription went with it */
-    atomic_store(&detaching, DETACH_WAITS);
+    if (tell_calls(true))
+        atomic_store(&detaching, DETACH_WAITS);
 }
 
-/* Whether CUPTI is attached still, since no CUDA call came after the last capture. Then none leaves
- * it. */
+/* Whether CUPTI is attached still, since no CUDA call came after the last capture, or could not be
+ * left. Then none leaves it. */
 static bool stay(void)
 {
-    if (!atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE))
+    (void)atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_NONE);
+    return atomic_load(&detaching) == DETACH_NONE && atomic_load(&subscribed) && tell_calls(false);
+}
+
+static bool subscribe(void)
+{
+    if (pp_cupti.subscribe(&detacher, on_cuda_call, NULL) != PP_CUPTI_OK)
         return false;
-    (void)pp_cupti.domain(0, detacher, DOMAIN_RUNTIME);
-    (void)pp_cupti.domain(0, detacher, DOMAIN_DRIVER);
+    atomic_store(&subscribed, true);
     return true;
+}
+
+static void unsubscribe(void)
+{
+    (void)pp_cupti.unsubscribe(detacher);
+    atomic_store(&subscribed, false);
 }
 
 /* ---- start and end ---- */
@@ -180,13 +204,13 @@ static const char *prepare(int64_t *ret_offset)
 {
     const bool attached = stay();
     if (!attached && (atomic_load(&detaching) != DETACH_NONE || /* it is being left this moment */
-                      pp_cupti.subscribe(&detacher, on_cuda_call, NULL) != PP_CUPTI_OK))
+                      !subscribe()))
         return "another CUPTI client is attached";
     const char *why = pp_cupti_buffers_take_back() ? read_clock(ret_offset) : "out of memory";
     if (why && attached)
         detach();
     else if (why)
-        (void)pp_cupti.unsubscribe(detacher);
+        unsubscribe();
     return why;
 }
 
@@ -239,9 +263,18 @@ void pp_kernels_end(void)
         pp_ring_wake(false);
 }
 
+/* A CUDA call leaves CUPTI in some 2.5 ms, under which nobody else can subscribe. It waits for
+ * nobody. */
+static void await_detached(void)
+{
+    for (int i = 0; i < LEAVES_AT_MOST && atomic_load(&detaching) == DETACH_RUNS; i++)
+        pp_sleep(100000);
+}
+
 void pp_kernels_give_way(void)
 {
     (void)pthread_mutex_lock(&api);
+    await_detached();
     if (atomic_exchange(&state, OUT) != OUT) {
         disable();
         (void)pp_cupti.flush(1);
@@ -255,7 +288,8 @@ void pp_kernels_give_way(void)
 
 bool pp_kernels_active(void)
 {
-    return atomic_load(&state) != OUT || atomic_load(&detaching) != DETACH_NONE;
+    return atomic_load(&state) != OUT || atomic_load(&detaching) != DETACH_NONE ||
+           atomic_load(&subscribed);
 }
 
 void pp_kernels_forget(void)
@@ -266,6 +300,7 @@ void pp_kernels_forget(void)
     (void)pthread_mutex_init(&api, NULL); /* another thread may have held it, which is not here */
     atomic_store(&state, OUT);
     atomic_store(&detaching, DETACH_NONE);
+    atomic_store(&subscribed, false);
 }
 
 /* What is done. `last`: and what is not. */

@@ -309,10 +309,21 @@ def uncopied(training):
     captures(training)
 
 
+def unleft(training):
+    """CUPTI cannot be left after the first captures, and then it can."""
+    double.pp_cupti_fault(b"finalize")
+    training.until(lambda: training.calls().count("finalize") >= 3)
+    double.pp_cupti_fault(b"")
+    until = training.steps
+    training.until(lambda: not double.pp_cupti_attached())
+    training.until(training.recording)
+    return until
+
+
 def refused(training):
     """One reason after another not to record."""
     told = {}
-    for fault in ("subscribe", "clock", "enable"):
+    for fault in ("subscribe", "clock", "late", "enable"):
         training.until(lambda: not double.pp_cupti_attached())
         double.pp_cupti_fault(fault.encode())
         training.until(lambda: faults.ring()["kernels"] and faults.ring()["state"] == 2)

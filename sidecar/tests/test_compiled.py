@@ -118,8 +118,8 @@ def test_code_from_the_compiler_s_cache(probe, tmp_path):
 @pytest.mark.parametrize("fault", ["", "preempted:3"])
 def test_regions_that_share_their_graphs(probe, fault):
     """
-    Each with layers of its own, also where threads are kept from their processors between any two readings of the clock; where that
-    was so at each reading of CUPTI's, kernels are not recorded.
+    Each with layers of its own, also where threads are kept from their processors between any two readings of the clock. Where those
+    of CUPTI's are all among these, kernels are not recorded.
     """
     told, batches = trained(probe, "shared", fault=fault)
     assert told["graphs"] == 1

@@ -297,9 +297,18 @@ def test_a_host_that_is_far_ahead(probe):
 def test_reasons_not_to_record(probe):
     told, batches = trained(probe, "refused")
     why = {"subscribe": "another CUPTI client is attached", "clock": "a profiler has changed CUPTI's clock",
-           "enable": "CUPTI refuses to record kernels"}
+           "late": "the machine is too busy for CUPTI's clock to be read", "enable": "CUPTI refuses to record kernels"}
     assert told["told"] == why and numbers(batches)
     assert {b["process"]["kernels"] for b in batches if b["process"]["clock"] == "cuda"} == set(why.values())
+
+
+def test_captures_go_on_where_cupti_cannot_be_left(probe):
+    """And whoever profiles is given way to: it is known that CUPTI is ours."""
+    told, batches = trained(probe, "unleft")
+    calls = told["calls"]
+    first, second, third = [i for i, call in enumerate(calls) if call == "finalize"][:3]
+    assert "subscribe" not in calls[first:third] and "register" in calls[first:second] and "register" in calls[second:third]
+    assert "subscribe" in calls[third:] and [n for n in numbers(batches) if n < told["told"]]
 
 
 def test_records_that_are_lost(probe):

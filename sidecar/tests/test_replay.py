@@ -99,7 +99,7 @@ def test_dwells_are_no_steps_of_the_training(probe, python):
 
 def test_the_limit_of_pauses(probe, python):
     """Whatever else is asked for; what found no time is named."""
-    batches = replayed(probe, python, "plain", maxPauseMs=400, dwellMs=100)
+    batches = replayed(probe, python, "plain", maxPauseMs=1600, dwellMs=400)
     begun = {b["stretch"]["id"] for b in batches if b["stretch"].get("dwell")}
     assert paused(batches) > 0 and 0 < len(begun) <= 4, "none begins where there is no room for it"
     assert PAUSE in left_out(batches).values() and dwells(batches)

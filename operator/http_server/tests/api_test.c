@@ -254,6 +254,8 @@ static void test_answers_that_are_not_read(void **state)
     }
     assert_int_equal(r.status, 200);
     assert_int_equal(r.len, 5000000);
+    for (size_t i = 0; i < r.len; i++)
+        assert_true(r.body[i] == fixture_big(i));
     response_free(&r);
     r = client_response(&slow[0]);
     assert_int_equal(r.status, 0); /* not to its end */
@@ -261,6 +263,8 @@ static void test_answers_that_are_not_read(void **state)
     r = client_response(&slow[FIT - 1]);
     assert_int_equal(r.status, 200);
     assert_int_equal(r.len, 5000000);
+    for (size_t i = 0; i < r.len; i++)
+        assert_true(r.body[i] == fixture_big(i));
     response_free(&r);
     for (int i = 0; i < FIT; i++)
         client_close(&slow[i]);

@@ -212,6 +212,11 @@ static uint64_t who_of(const char *token)
     return who;
 }
 
+char fixture_big(size_t at)
+{
+    return (char)('a' + (at * UINT64_C(2654435761) >> 16) % 26);
+}
+
 static void on_api(void *context, pp_http_id id, const pp_http_api_request *request)
 {
     fixture *f = context;
@@ -222,10 +227,8 @@ static void on_api(void *context, pp_http_id id, const pp_http_api_request *requ
     if (strcmp(request->path, "/api/mute") == 0)
         return;
     char *text = big ? malloc(n + 1) : describe(request);
-    if (big) {
-        (void)memset(text, 'a', n);
-        text[n] = '\0';
-    }
+    for (size_t i = 0; big && i <= n; i++)
+        text[i] = i < n ? fixture_big(i) : '\0';
     const pp_http_api_answer answer = {.status = bad ? 401 : 200,
                                        .who = request->token && !bad ? who_of(request->token) : 0,
                                        .type = "text/plain",

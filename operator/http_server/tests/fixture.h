@@ -61,6 +61,9 @@ typedef struct fixture {
     unsigned char file[100000];
 } fixture;
 
+/** The byte of /api/big that is there. */
+char fixture_big(size_t at);
+
 /** Starts a server with these options (loop, certificate, ports are filled in). */
 void fixture_start(fixture *f, pp_http_options options);
 /** Stops it, waits for its loop to end and frees everything. */

@@ -7,6 +7,7 @@
  *
  *   subscribe   another client is attached
  *   clock       a client has given the records another clock
+ *   late        its clock takes long to read
  *   enable      kernels cannot be recorded
  *   stuck       nothing is handed over, so that the buffers run out
  *   dropped     every record is dropped
@@ -15,6 +16,7 @@
  *   dear        where calls that launch are recorded each takes long
  *   slow        what is done is handed over after a while
  *   uncopied    copies and fills cannot be recorded
+ *   finalize    it cannot be left
  *
  * What runs is told to vgpu_ran(), where that is linked too (e2e/gpu/driver).
  *
@@ -372,6 +374,8 @@ CUPTI(cuptiGetVersion, (uint32_t * ret))
 
 CUPTI(cuptiGetTimestamp, (uint64_t * ret))
 {
+    if (fails("late"))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     *ret = (uint64_t)(now() - (fails("clock") ? HOUR : 0));
     return OK;
 }
@@ -609,7 +613,7 @@ CUPTI(cuptiUnsubscribe, (void *subscriber))
 CUPTI(cuptiEnableDomain, (uint32_t on, void *subscriber, int domain))
 {
     (void)pthread_mutex_lock(&lock);
-    bool failed = subscriber != &client || domain < 0 || domain >= DOMAINS;
+    bool failed = subscriber != &client || !client.subscriber || domain < 0 || domain >= DOMAINS;
     if (!failed)
         client.domains[domain] = on;
     return done("domain", failed);
@@ -618,7 +622,10 @@ CUPTI(cuptiEnableDomain, (uint32_t on, void *subscriber, int domain))
 CUPTI(cuptiFinalize, (void))
 {
     (void)pthread_mutex_lock(&lock);
-    memset(&client, 0, sizeof client);
-    dropped = 0;
-    return done(leaving ? "finalize" : "finalize-at-once", false);
+    const bool failed = fails("finalize");
+    if (!failed) {
+        memset(&client, 0, sizeof client);
+        dropped = 0;
+    }
+    return done(leaving ? "finalize" : "finalize-at-once", failed);
 }
