@@ -11,6 +11,8 @@
  *   flush=MS     between two flushes (50); 0: none
  *   buffer=BYTES of the GPU's memory for times that CUPTI is to take at once
  *   leave=N      CUPTI is left, and attached anew, each time that so many records have come
+ *   at-once      it is left by the thread that says so, in no CUDA call
+ *   quiet        CUPTI tells no calls any more when it is left in one
  *   late         its subscription is taken when it is to be left, not before it is attached
  *   slow         memory is given slowly to who takes it: what CUPTI's other threads see meanwhile
  *   beside       both threads launch at any time, not in turn
@@ -43,7 +45,7 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 
 static struct {
     double seconds;
-    bool copies, calls, api, late, slow, beside;
+    bool copies, calls, api, late, slow, beside, at_once, quiet;
     long flush, few;
     size_t buffer;
     long leave;
@@ -105,6 +107,13 @@ static const CUpti_ActivityKind of_copies[] = {
 static const CUpti_ActivityKind of_calls[] = {CUPTI_ACTIVITY_KIND_RUNTIME,
                                               CUPTI_ACTIVITY_KIND_DRIVER};
 
+static void finalize(void)
+{
+    need(cuptiFinalize(), "cuptiFinalize");
+    atomic_store(&out, 0); /* what it had then never comes back */
+    atomic_fetch_add(&left, 1);
+}
+
 /* In a call that is about to return, as CUPTI asks for. */
 static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                              const void *data)
@@ -116,9 +125,9 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
     if (call->callbackSite != CUPTI_API_EXIT ||
         !atomic_compare_exchange_strong(&detaching, &(bool){true}, false))
         return;
-    need(cuptiFinalize(), "cuptiFinalize");
-    atomic_store(&out, 0); /* what it had then never comes back */
-    atomic_fetch_add(&left, 1);
+    if (options.quiet)
+        need(cuptiEnableDomain(0, detacher, CUPTI_CB_DOMAIN_DRIVER_API), "cuptiEnableDomain");
+    finalize();
 }
 
 extern void *__libc_calloc(size_t n, size_t size);
@@ -167,6 +176,10 @@ static void leave(void)
     const long before = atomic_load(&left);
     if (options.late)
         subscribe();
+    if (options.at_once) {
+        finalize();
+        return;
+    }
     need(cuptiEnableDomain(1, detacher, CUPTI_CB_DOMAIN_DRIVER_API), "cuptiEnableDomain");
     atomic_store(&detaching, true);
     while (atomic_load(&left) == before && !atomic_load(&ends))
@@ -287,6 +300,8 @@ static bool parse(int argc, char **argv)
         options.calls |= strcmp(argv[i], "calls") == 0;
         options.beside |= strcmp(argv[i], "beside") == 0;
         options.slow |= strcmp(argv[i], "slow") == 0;
+        options.at_once |= strcmp(argv[i], "at-once") == 0;
+        options.quiet |= strcmp(argv[i], "quiet") == 0;
         options.late |= strcmp(argv[i], "late") == 0;
         options.api |= strcmp(argv[i], "api") == 0;
         if (strncmp(argv[i], "flush=", 6) == 0)
@@ -306,7 +321,8 @@ int main(int argc, char **argv)
     pthread_t threads[3];
     if (!parse(argc, argv)) {
         (void)fprintf(stderr, "usage: records SECONDS [copies] [calls] [api] [flush=MS] "
-                              "[buffer=BYTES] [leave=N] [late] [slow] [beside] [few=N]\n");
+                              "[buffer=BYTES] [leave=N] [at-once] [quiet] [late] [slow] [beside] "
+                              "[few=N]\n");
         return 2;
     }
     (void)signal(SIGSEGV, on_fault);

@@ -20,6 +20,7 @@ import stuck
 CASES = ("", "calls", "copies", "copies api", "copies calls", "copies api flush=0", "copies api flush=500", "copies api buffer=320000",
          "copies api buffer=32000000", "leave=40000", "calls leave=40000", "copies api leave=40000", "copies calls leave=40000",
          "leave=4000", "calls leave=4000", "beside leave=4000", "leave=4000 slow", "leave=4000 late slow",
+         "leave=4000 at-once", "beside leave=4000 at-once", "leave=4000 quiet", "beside leave=4000 quiet",
          "copies api few=4")
 STARTS = 20  # seconds that a case may take to start and to end
 
