@@ -24,17 +24,19 @@ ATTACHED, LEFT = ["subscribe", "register"], ["flush", "domain", "finalize"]
 OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "copies", "disable", "latency", *LEFT]
 OLD = [*ATTACHED, "latency", "enable", "disable", "latency", *LEFT]
 CALLS = [*ATTACHED, "enable", "runtime", "driver", "enable", "copies", "disable", *LEFT]
+ASKED = {"PRECISIONPROBE_COPIES": "1"}
 LONG = {"overheadBudgetPercent": 2, "stretch": {"seconds": 0.6}}
 
 
-def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=True):
+def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=False):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run. `fine`
-    is for the hook alone, `settings` for the agent too."""
+    is for the hook alone, `settings` for the agent too; `copied`: copies are asked for, and told."""
     probe.configure(**{"overheadBudgetPercent": 1, "stretch": {"seconds": 0.2}, "timeline": {"steps": 1000}, **(settings or {})})
     agent = probe.start("--dump")
     control = probe.ring / "control.json"
     control.write_text(json.dumps({**json.loads(control.read_text()), **({"fine": fine} if fine else {})}))
-    environment = {**probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so"), "PRECISIONPROBE_COPIES": "1"}),
+    environment = {**probe.environment({"AGENT": str(agent.pid), "LD_PRELOAD": str(DOUBLES / "faults.so"),
+                                      **(ASKED if copied else {})}),
                    **(environment or {})}
     result = run(PYTHON, KERNELS, case, CUDA, cupti, environment=environment)
     probe.finish()
@@ -182,7 +184,7 @@ def captures_of(calls):
     ("graphs", CUPTI, [OWN, CALLS, CALLS]),
     ("untold", CUPTI, [OWN, [call for call in CALLS if call != "copies"], OLD])], ids=["behind", "waiting", "graphs", "untold"])
 def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected):
-    told, batches = trained(probe, case, cupti, copied=case != "untold")
+    told, batches = trained(probe, case, cupti, copied=case != "untold", environment=ASKED)
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
     assert captures_of(told["calls"])[:len(begun)] == begun
@@ -190,7 +192,7 @@ def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected
 
 def test_layers_on_two_gpus(probe):
     """Each has its rows with its own GPU's UUID, as a process of its own; the calls' records tell the threads."""
-    told, batches = trained(probe, "two")
+    told, batches = trained(probe, "two", copied=True)
     by_gpu = [[batch for batch in batches if gpu_of(batch) == gpu] for gpu in (0, 1)]
     assert [{(batch["process"]["id"], batch["process"].get("furtherGpu")) for batch in of} for of in by_gpu] == [{(0, None)}, {(1, True)}]
     assert captures_of(told["calls"])[:len(CALLS)] == CALLS
@@ -208,7 +210,7 @@ def test_layers_on_two_gpus(probe):
 
 def test_replicas_of_data_parallel(probe):
     """They are known by their original's names, on each GPU; one call a step and GPU."""
-    told, batches = trained(probe, "parallel", copied=False)
+    told, batches = trained(probe, "parallel")
     for gpu in (0, 1):
         here = [batch for batch in batches if gpu_of(batch) == gpu and batch["steps"]["number"]]
         assert here and {"0", "1", "2"} <= {layer["name"] for batch in here for layer in batch["layers"]}
@@ -220,7 +222,7 @@ def test_replicas_of_data_parallel(probe):
 
 def test_a_gpu_of_no_module(probe):
     """What the kernels' own records tell of it has no threads: the capture ends there, and the next has them."""
-    told, batches = trained(probe, "unseen")
+    told, batches = trained(probe, "unseen", copied=True)
     first, second = [min(numbers([batch for batch in batches if gpu_of(batch) == gpu])) for gpu in (0, 1)]
     assert abs(first - second) <= 1
     assert captures_of(told["calls"])[:len(OWN + CALLS)] == OWN + CALLS
@@ -234,7 +236,7 @@ def test_kernels_of_another_thread(probe):
 
 def test_two_gpus_without_kernels(probe):
     """Events would have one GPU's times: nothing is told, and why."""
-    told, batches = trained(probe, "untimed", copied=False)
+    told, batches = trained(probe, "untimed")
     assert told["told"][0] == "several GPUs: another CUPTI client is attached"
     assert not [n for batch in batches for n in batch["steps"]["number"]]
     assert "not profiled: several GPUs: another CUPTI client" in probe.log.read_text()
@@ -243,7 +245,7 @@ def test_two_gpus_without_kernels(probe):
 @pytest.mark.parametrize("case", ["captures", "waiting", "graphs", "beside"])
 def test_copies_that_nobody_asked_for(probe, case):
     """None are recorded, since CUPTI may hang then; kernels are, and other threads that launch some are found."""
-    told, batches = trained(probe, case, environment={"PRECISIONPROBE_COPIES": ""}, copied=False)
+    told, batches = trained(probe, case)
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
     assert "register" in told["calls"] and "copies" not in told["calls"]
     assert "copies and fills are not recorded: CUPTI may hang on them; PRECISIONPROBE_COPIES=1 records them" in probe.log.read_text()
@@ -251,14 +253,14 @@ def test_copies_that_nobody_asked_for(probe, case):
 
 def test_copies_that_are_refused(probe):
     """Kernels are recorded as ever, and the agent says why copies are not."""
-    told, batches = trained(probe, "uncopied", copied=False)
+    told, batches = trained(probe, "uncopied", environment=ASKED)
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda")
     assert "copies and fills are not recorded: CUPTI refuses to record copies" in probe.log.read_text()
 
 
 def test_cupti_before_cuda_12_6_is_attached_once(probe):
     """Attached anew it has ended trainings that replay CUDA graphs; captures after the first have events."""
-    told, batches = trained(probe, "events", OLD_CUPTI, copied=False)
+    told, batches = trained(probe, "events", OLD_CUPTI)
     calls = captures_of(told["calls"])
     assert calls[:len(OLD)] == OLD and calls.count("register") == 1 and calls.count("finalize") == 1, calls
     assert numbers(batches) and numbers(batches, "cuda")
@@ -267,7 +269,7 @@ def test_cupti_before_cuda_12_6_is_attached_once(probe):
 
 
 def test_cupti_that_is_not_to_be_left_is_not_attached(probe):
-    told, batches = trained(probe, "events", OLD_CUPTI, environment={"TEARDOWN_CUPTI": "0"}, copied=False)
+    told, batches = trained(probe, "events", OLD_CUPTI, environment={"TEARDOWN_CUPTI": "0"})
     assert "register" not in told["calls"] and not numbers(batches) and numbers(batches, "cuda")
     assert {b["process"]["kernels"] for b in batches} == {"TEARDOWN_CUPTI=0: CUPTI before CUDA 12.6 is not to be left"}
 
