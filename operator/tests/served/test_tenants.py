@@ -86,12 +86,6 @@ def test_tags_of_its_answers(served, path):
         assert ask(served, fill(path), **{"If-None-Match": known}) == plain
 
 
-def goes_on(served, path):
-    """`continue` of a page of it; None: it has one page alone."""
-    status, _, body = served.get(path + "?limit=1", "all")
-    return json.loads(body).get("continue") if status == 200 else None
-
-
 @pytest.mark.parametrize("path", [path for path in NEEDS if NEEDS[path] == "list" or path in ROWS[1:]])
 def test_pages_of_it(served, path):
     """`continue` of its pages says no more there, and begins nothing elsewhere."""

@@ -20,15 +20,13 @@ def children_of(module):
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
-def _parameters(module, alone=False):
-    """Its own and those of what is in it, each once; `alone`: its own."""
-    return module._parameters.values() if alone else module.parameters()
-
-
 def parameters_of(module, counted=None, alone=False):
-    """How many numbers they are. None of `counted`, ids, counts again: those of this module come to it."""
+    """
+    How many numbers a module's parameters are, with those of what is in it; `alone`: without. None of `counted`, ids, counts
+    again: this module's come to it.
+    """
     total = 0
-    for parameter in _parameters(module, alone):
+    for parameter in module._parameters.values() if alone else module.parameters():
         if parameter is None or counted is not None and id(parameter) in counted:
             continue
         if counted is not None:
