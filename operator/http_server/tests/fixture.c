@@ -227,8 +227,10 @@ static void on_api(void *context, pp_http_id id, const pp_http_api_request *requ
     if (strcmp(request->path, "/api/mute") == 0)
         return;
     char *text = big ? malloc(n + 1) : describe(request);
-    for (size_t i = 0; big && i <= n; i++)
-        text[i] = i < n ? fixture_big(i) : '\0';
+    for (size_t i = 0; big && i < n; i++)
+        text[i] = fixture_big(i);
+    if (big)
+        text[n] = '\0';
     const pp_http_api_answer answer = {.status = bad ? 401 : 200,
                                        .who = request->token && !bad ? who_of(request->token) : 0,
                                        .type = "text/plain",
