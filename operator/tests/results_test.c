@@ -1186,7 +1186,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_requests_that_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(test_methods, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_query_that_takes_long, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_queries, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_queries, setup_patient, teardown),
         cmocka_unit_test_setup_teardown(test_readers_that_leave, setup_patient, teardown),
         cmocka_unit_test_setup_teardown(test_a_stop_amid_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_connections, setup, teardown),
