@@ -109,8 +109,8 @@ def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
     begun = time.monotonic()
-    # Sampled once or, on a busy machine, twice to choose the period, twice for results, and once more: by then both captures are over.
-    output, said, results = run(tmp_path, python, model, seed, ["20", "5"], "--method", "Sampling")
+    # Sampled once or, on a busy machine, more often to choose the period, twice for results, and once more: by then these are over.
+    output, said, results = run(tmp_path, python, model, seed, ["20", "6"], "--method", "Sampling")
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
