@@ -305,7 +305,7 @@ def test_reasons_not_to_record(probe):
 
 
 def test_captures_go_on_where_cupti_cannot_be_left(probe):
-    """And whoever profiles is given way to: it is known that CUPTI is ours."""
+    """With the subscription that there is: no other is asked for before it is left."""
     told, batches = trained(probe, "unleft")
     calls = told["calls"]
     first, second, third = [i for i, call in enumerate(calls) if call == "finalize"][:3]
