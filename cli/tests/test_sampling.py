@@ -25,24 +25,39 @@ SMS = 132  # of the chip that the driver tells (sidecar/hook/tests/cuda.c)
 PYTHONS = os.environ["PP_TORCH_PYTHON"].split(":")
 
 
-def run(folder, python, model, seed, length, *options, **settings):
-    """A run of kernels.py (`length`: its SECONDS, and TIMES) with results in `folder`/out: (what the training printed, what
-    the program said, results)."""
+def run(folder, python, model, seed, seconds, *options, sampled=0, **settings):
+    """A run of kernels.py with results in `folder`/out: (what the training printed, what the program said, results). It
+    trains for `seconds`, and on until the agent has told of `sampled` samplings that did not fail."""
     timeline = str(folder / "timeline")
     laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
     command = [os.environ["PP_CLI"], "run", "--sampling-period", "100us", "--budget", "0.3", "--capture", "2s", *options,
-               "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), *length]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={
-        **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"], "NVIDIA_VISIBLE_DEVICES": driver.GPU,
-        "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr, json.loads((folder / "out/results.json").read_text())
+               "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), str(seconds), str(folder / "enough")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={
+            **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"],
+            "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}) as program:
+        while program.poll() is None and count_sampled(folder) < sampled:
+            time.sleep(0.5)
+        (folder / "enough").touch()
+        said = program.communicate(timeout=400)
+    assert program.returncode == 0, said[1]
+    return *said, json.loads((folder / "out/results.json").read_text())
+
+
+def fine_batches(folder):
+    """What batches so far hold of fine values. The last line may still be written."""
+    path = folder / "out/batches.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [batch["fine"] for batch in map(json.loads, lines) if "fine" in batch]
+
+
+def count_sampled(folder):
+    """How often the agent has sampled so far, but where that failed."""
+    return max((fine["sampling"]["times"] - fine["sampling"]["failed"] for fine in fine_batches(folder)), default=0)
 
 
 def told(folder):
     """What the latest batch with fine values holds beside them: (how sampling went, {metric: its closure})."""
-    batches = [json.loads(line) for line in (folder / "out/batches.jsonl").read_text().splitlines()]
-    fine = [batch["fine"] for batch in batches if "fine" in batch][-1]
+    fine = fine_batches(folder)[-1]
     names = list(fine["closure"])
     rows = [dict(zip(names, row)) for row in zip(*fine["closure"].values())]
     return fine["sampling"], {driver.METRICS[row["metric"]]: row for row in rows}
@@ -109,8 +124,7 @@ def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
     begun = time.monotonic()
-    # Sampled once or, on a busy machine, more often to choose the period, twice for results, and once more: by then these are over.
-    output, said, results = run(tmp_path, python, model, seed, ["20", "6"], "--method", "Sampling")
+    output, said, results = run(tmp_path, python, model, seed, 20, "--method", "Sampling", "--budget", "1", sampled=2)
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
@@ -139,7 +153,7 @@ def test_values_are_the_truth(tmp_path, python, model):
 
 def test_a_run_of_one_capture(tmp_path):
     """The sampler opens within the run's first capture, which is begun anew once samples come: it may be the only one."""
-    output, said, results = run(tmp_path, PYTHONS[-1], "long", 5, ["9"], "--method", "Sampling", "--budget", "0.05",
+    output, said, results = run(tmp_path, PYTHONS[-1], "long", 5, 9, "--method", "Sampling", "--budget", "0.05",
                                 enable_ns=1500000000)
     gpu, = results["gpus"]
     fine, = gpu["fine"]
@@ -152,7 +166,7 @@ def test_a_run_of_one_capture(tmp_path):
 
 def test_a_run_that_is_over_too_soon(tmp_path):
     """It says why its results have no fine values."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, ["2"], "--method", "Sampling", enable_ns=6000000000)
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 6, 2, "--method", "Sampling", enable_ns=6000000000)
     assert "monitors were not sampled: none of its captures was before the end" in said
     gpu, = results["gpus"]
     assert "fine" not in gpu and {
@@ -174,7 +188,7 @@ def test_the_bench_holds_them_against_the_truth():
 
 def test_averages_are_the_truth(tmp_path):
     """NVML's counters, of which Auto takes the job's averages, are of the same kernels."""
-    output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, ["12"], "--method", "Auto", "--budget", "50")
+    output, _, results = run(tmp_path, PYTHONS[-1], "long", 3, 12, "--method", "Auto", "--budget", "50")
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     job, = [item["metrics"] for item in gpu["items"] if item["kind"] == "job"]
     for name in driver.METRICS:
@@ -188,7 +202,7 @@ def test_averages_are_the_truth(tmp_path):
 
 def test_a_driver_that_lets_nobody_sample(tmp_path):
     """No value of another method stands in their place, and why is told."""
-    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, ["8"], "--method", "Sampling", **driver.DENIED)
+    _, said, results = run(tmp_path, PYTHONS[-1], "long", 1, 8, "--method", "Sampling", **driver.DENIED)
     why = "the driver lets only root or CAP_SYS_ADMIN read the GPU's counters (RmProfilingAdminOnly)"
     assert why in said
     gpu, = results["gpus"]

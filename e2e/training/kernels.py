@@ -1,12 +1,13 @@
 """A training on the CPU whose layers launch kernels on the virtual GPU's driver (e2e/gpu/driver); prints the truth.
 
-usage: kernels.py DRIVER TIMELINE MODEL SEED SECONDS [TIMES]
+usage: kernels.py DRIVER TIMELINE MODEL SEED SECONDS [UNTIL]
 
 DRIVER: the folder of libcuda.so.1 and libcupti.so.13. TIMELINE: the file in which what runs is shared with what samples
 the GPU, whose UUID is the first in NVIDIA_VISIBLE_DEVICES. MODEL: "long" (kernels of one to four ms), "short" (0.2 to
 0.9), or "random", drawn from SEED, as every model's levels are. It trains for SECONDS, and on until the GPU's monitors
-were sampled TIMES times, since who samples chooses when; four minutes at most. The last line of the output is JSON: for each layer and
-phase the mean of what its kernels took of the GPU, by their lengths, over the whole training.
+were sampled UNTIL times, since who samples chooses when, or, where UNTIL is a path, until somebody makes that file; four
+minutes at most. The last line of the output is JSON: for each layer and phase the mean of what its kernels took of the
+GPU, by their lengths, over the whole training.
 
 It belongs to no profiler. A training on a GPU has CUDA, which torch tells of; this one says that it has.
 """
@@ -26,7 +27,7 @@ MODELS = {"long": (4, (1, 2), (1.0, 4.0)), "short": (9, (1, 4), (0.2, 0.9))}  # 
 # ns of a step's kernels at least: clocks are found to be apart by what goes together within 12 ms either way, and
 # where steps are shorter than that two that are a step further apart go together nearly as well.
 STEP = 25e6
-LONGEST = 240  # s of a training that waits for being sampled
+LONGEST = 240  # s of a training that waits
 
 
 class Kernel:
@@ -127,7 +128,11 @@ def build(gpu, name, draw):
     return model, optimizer
 
 
-def main(driver, timeline, name, seed, seconds, times=0):
+def is_enough(gpu, until):
+    return gpu.sampled() >= int(until) if until.isdecimal() else os.path.exists(until)
+
+
+def main(driver, timeline, name, seed, seconds, until="0"):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     draw = random.Random(int(seed))
@@ -136,7 +141,7 @@ def main(driver, timeline, name, seed, seconds, times=0):
     x, begun, steps = torch.ones(4, 8), time.monotonic(), 0
     while True:
         passed = time.monotonic() - begun
-        if passed >= float(seconds) and (gpu.sampled() >= int(times) or passed >= LONGEST):
+        if passed >= float(seconds) and (is_enough(gpu, until) or passed >= LONGEST):
             break
         optimizer.zero_grad()
         loss = model(x).square().mean()
