@@ -9,7 +9,7 @@
 #define PP_CONTROLLER_ANNOUNCED_H
 
 #include "common/error.h"
-#include "controller/session.h"
+#include "controller/session/session.h"
 
 #include <jansson.h>
 #include <stdbool.h>

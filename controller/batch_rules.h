@@ -2,7 +2,7 @@
 #ifndef PP_CONTROLLER_BATCH_RULES_H
 #define PP_CONTROLLER_BATCH_RULES_H
 
-#include "controller/session.h"
+#include "controller/session/session.h"
 
 /** A batch, and what is known of its connection's pod and of the session that it names. */
 typedef struct pp_batch_claim {

@@ -17,8 +17,8 @@
 #define PP_CONTROLLER_MATCH_INDEX_H
 
 #include "common/error.h"
-#include "controller/inject.h"
-#include "controller/session.h"
+#include "controller/injection/inject.h"
+#include "controller/session/session.h"
 
 #include <stddef.h>
 

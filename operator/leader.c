@@ -4,14 +4,14 @@
 #include "common/log.h"
 #include "common/time.h"
 #include "controller/claim.h"
-#include "operator/agent_connections.h"
-#include "operator/claims.h"
-#include "operator/deployment.h"
-#include "operator/old_patterns.h"
-#include "operator/patterns.h"
-#include "operator/session_runtime.h"
-#include "operator/state.h"
-#include "operator/watches.h"
+#include "operator/cache/session_runtime.h"
+#include "operator/cache/watches.h"
+#include "operator/installation/claims.h"
+#include "operator/installation/deployment.h"
+#include "operator/patterns/old_patterns.h"
+#include "operator/patterns/patterns.h"
+#include "operator/samples/agent_connections.h"
+#include "operator/state/state.h"
 
 #include <string.h>
 

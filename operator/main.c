@@ -1,5 +1,5 @@
-#include "operator/memory.h"
 #include "operator/operator.h"
+#include "operator/state/memory.h"
 
 #include "common/log.h"
 

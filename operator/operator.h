@@ -2,7 +2,7 @@
 #ifndef PP_OPERATOR_OPERATOR_H
 #define PP_OPERATOR_OPERATOR_H
 
-#include "operator/state.h"
+#include "operator/state/state.h"
 
 int pp_operator_start(pp_operator *op, uv_loop_t *loop, const pp_config *config, pp_error *err);
 /**

@@ -2,9 +2,9 @@
 
 #include "common/log.h"
 #include "common/time.h"
-#include "operator/old_patterns.h"
-#include "operator/state.h"
-#include "operator/watches.h"
+#include "operator/cache/watches.h"
+#include "operator/patterns/old_patterns.h"
+#include "operator/state/state.h"
 
 /* What the store holds open although it is over: the object is gone, or the store missed its end.
  */

@@ -54,7 +54,7 @@ static int take_solution(void *user, const pp_estimates *solution, pp_error *err
     return pp_run_pattern_add(&a->pattern, a->activity, solution, a->ranks, err);
 }
 
-/* Those of pp_import, or of operator/solve.c. */
+/* Those of pp_import, or of operator/samples/solve.c. */
 static pp_estimates_options options_of(const again *a)
 {
     pp_estimates_options options = pp_solve_defaults();

@@ -1,6 +1,6 @@
 /* Offsets from round trips, against clocks and peers that are anything but fair. */
 #include "common/tests/cmocka_all.h"
-#include "controller/clock_offset.h"
+#include "controller/samples/clock_offset.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Pods that were refused to what makes them. */
-#include "controller/creation.h"
+#include "controller/pods/creation.h"
 
 #include "common/time.h"
-#include "controller/startup.h"
+#include "controller/pods/startup.h"
 #include "controller/tests/fixtures.h"
 
 #define EVENT(kind, version, more)                                                                 \

@@ -4,7 +4,7 @@
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
-#include "controller/session.h"
+#include "controller/session/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>

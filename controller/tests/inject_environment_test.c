@@ -1,5 +1,5 @@
 /* The containers that write down what an image sets: which there are, and what they are made of. */
-#include "controller/inject.h"
+#include "controller/injection/inject.h"
 #include "controller/tests/inject_fixtures.h"
 
 static json_t *inject(const char *spec, const char *annotations)

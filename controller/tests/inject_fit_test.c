@@ -2,7 +2,7 @@
  * Quotas and LimitRanges: a pod that the API server takes is taken with what is added, or left as
  * it is. The API server's rules are written down here a second time, on the pod that comes out.
  */
-#include "controller/inject.h"
+#include "controller/injection/inject.h"
 #include "controller/tests/inject_fixtures.h"
 
 #include <math.h>

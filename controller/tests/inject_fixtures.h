@@ -2,7 +2,7 @@
 #ifndef PP_CONTROLLER_TESTS_INJECT_FIXTURES_H
 #define PP_CONTROLLER_TESTS_INJECT_FIXTURES_H
 
-#include "controller/inject.h"
+#include "controller/injection/inject.h"
 #include "controller/tests/fixtures.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What the added containers ask for: the pod's QoS class, quotas and autoscaling see it. */
-#include "controller/inject.h"
+#include "controller/injection/inject.h"
 #include "controller/tests/inject_fixtures.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "common/volume.h"
-#include "controller/inject.h"
-#include "controller/quantity.h"
+#include "controller/injection/inject.h"
+#include "controller/injection/quantity.h"
 #include "controller/tests/inject_fixtures.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "controller/owner.h"
+#include "controller/session/owner.h"
 #include "controller/tests/fixtures.h"
 
 static void test_kinds(void **state)

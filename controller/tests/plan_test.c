@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "controller/plan.h"
+#include "controller/samples/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

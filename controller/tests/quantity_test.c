@@ -1,4 +1,4 @@
-#include "controller/quantity.h"
+#include "controller/injection/quantity.h"
 #include "controller/tests/fixtures.h"
 
 static void test_values(void **state)

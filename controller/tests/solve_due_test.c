@@ -1,5 +1,5 @@
 /* When a session is solved again. */
-#include "controller/solve_due.h"
+#include "controller/samples/solve_due.h"
 
 #include "common/tests/cmocka_all.h"
 

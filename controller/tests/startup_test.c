@@ -1,5 +1,5 @@
 /* Injected pods that do not start: what is seen of them, what is said, which may be let go. */
-#include "controller/startup.h"
+#include "controller/pods/startup.h"
 
 #include "controller/tests/inject_fixtures.h"
 

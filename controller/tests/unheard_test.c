@@ -1,5 +1,5 @@
 /* Injected pods that run and are not heard from: what is seen of them, when, and what is said. */
-#include "controller/unheard.h"
+#include "controller/pods/unheard.h"
 
 #include "controller/tests/inject_fixtures.h"
 

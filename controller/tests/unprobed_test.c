@@ -1,4 +1,4 @@
-#include "controller/unprobed.h"
+#include "controller/pods/unprobed.h"
 
 #include "controller/tests/fixtures.h"
 

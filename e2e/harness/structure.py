@@ -17,7 +17,7 @@ LIBRARIES = {"curl/": "libcurl", "jansson.h": "jansson", "libpq-fe.h": "libpq", 
              "yaml.h": "libyaml", "cmocka.h": "cmocka"}
 # Of tests alone.
 FOR_TESTS = {"": ["common/tests"], "cli/tests": ["estimate", "estimate/regression/tests"], "estimate/tests": ["estimate/regression/tests"],
-             "estimate/replay/tests": ["estimate"], "operator/prometheus/tests": ["controller", "operator/http_server"],
+             "estimate/replay/tests": ["estimate"], "operator/prometheus/tests": ["controller/samples", "operator/http_server"],
              "operator/store/tests": ["estimate"], "operator/tests": ["operator/store/tests"],
              "sidecar/agent/tests": ["sidecar/hook"], "sidecar/gpu/tests": ["e2e/gpu/driver"],
              "sidecar/hook/tests": ["sidecar/gpu"]}

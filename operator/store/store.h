@@ -22,7 +22,7 @@
 
 #include "common/error.h"
 #include "common/wire.h"
-#include "controller/session.h"
+#include "controller/session/session.h"
 #include "estimate/activity.h"
 #include "estimate/estimates.h"
 #include "estimate/pattern/workloads.h"

@@ -1,5 +1,5 @@
 /* A pod whose session was announced and that the watch does not bring: it is asked for by name. */
-#include "operator/admission.h"
+#include "operator/pods/admission.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

@@ -1,14 +1,14 @@
 /* Agents that come and go: how often their session is looked at, and who makes room for whom. */
-#include "operator/agent_connections.h"
+#include "operator/samples/agent_connections.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
+#include "operator/cache/session_runtime.h"
+#include "operator/cache/watches.h"
 #include "operator/http_server/certificates.h"
-#include "operator/session_runtime.h"
-#include "operator/silent.h"
+#include "operator/pods/silent.h"
 #include "operator/tests/api_server.h"
-#include "operator/watches.h"
 
 #include <string.h>
 

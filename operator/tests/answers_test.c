@@ -1,6 +1,6 @@
 /* Answers that are kept. */
 #include "common/tests/cmocka_all.h"
-#include "operator/answers.h"
+#include "operator/results/answers.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

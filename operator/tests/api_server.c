@@ -2,9 +2,9 @@
 
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
-#include "operator/creations.h"
-#include "operator/pending_call.h"
-#include "operator/stuck.h"
+#include "operator/pods/creations.h"
+#include "operator/pods/stuck.h"
+#include "operator/state/pending_call.h"
 
 #include <netinet/in.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef PP_OPERATOR_TESTS_API_SERVER_H
 #define PP_OPERATOR_TESTS_API_SERVER_H
 
-#include "operator/state.h"
+#include "operator/state/state.h"
 
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
 /* The configuration table: sorted, documented, and refusing what is wrong by its path. */
-#include "operator/config.h"
+#include "operator/state/config.h"
 
 #include "common/file.h"
 

@@ -1,11 +1,11 @@
 /* Pods that the API server refuses to their controllers: these controllers' next pods are left
  * alone. */
-#include "operator/creations.h"
+#include "operator/pods/creations.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
-#include "operator/stuck.h"
+#include "operator/pods/stuck.h"
 #include "operator/tests/api_server.h"
 
 #include <string.h>

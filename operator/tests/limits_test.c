@@ -1,4 +1,4 @@
-#include "operator/limits.h"
+#include "operator/cache/limits.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "operator/memory.h"
+#include "operator/state/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

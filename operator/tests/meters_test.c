@@ -1,10 +1,10 @@
 /* docs/metrics.md holds what the registry exports: every name, type, label and meaning. */
-#include "operator/meters.h"
+#include "operator/state/meters.h"
 
 #include "common/cleanup.h"
 #include "common/file.h"
 #include "operator/http_server/http_server_internal.h"
-#include "operator/state.h"
+#include "operator/state/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Objects past their retention are deleted, and no others: against a Postgres, which knows whose
  * workloads have results, and a small API server. */
-#include "operator/old_patterns.h"
+#include "operator/patterns/old_patterns.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "operator/owners.h"
+#include "operator/cache/owners.h"
 
 #include <string.h>
 

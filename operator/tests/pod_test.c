@@ -1,6 +1,6 @@
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
-#include "operator/pod.h"
+#include "operator/cache/pod.h"
 
 #include <math.h>
 #include <string.h>

@@ -23,9 +23,21 @@ enum {
 };
 
 static const char *const sources[] = {
-    "controller/session*.c", "controller/startup.c",  "controller/inject_*.c",
-    "controller/unprobed.c", "controller/creation.c", "controller/unheard.c",
+    "controller/session/session*.c",
+    "controller/pods/startup.c",
+    "controller/injection/inject_*.c",
+    "controller/pods/unprobed.c",
+    "controller/pods/creation.c",
+    "controller/pods/unheard.c",
     "operator/*.c",
+    "operator/state/*.c",
+    "operator/workloads/*.c",
+    "operator/cache/*.c",
+    "operator/installation/*.c",
+    "operator/pods/*.c",
+    "operator/patterns/*.c",
+    "operator/samples/*.c",
+    "operator/results/*.c",
 };
 
 /* No reasons of ours. */

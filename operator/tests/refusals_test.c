@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "operator/refusals.h"
+#include "operator/cache/refusals.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* Another replica is told of a session: a real server, found by the Service's endpoints. */
-#include "operator/replicas.h"
+#include "operator/installation/replicas.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
+#include "operator/installation/tls.h"
 #include "operator/tests/api_server.h"
-#include "operator/tls.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* Conditions of a ProfileSession, as the HTTP API tells them. */
-#include "operator/results_conditions.h"
+#include "operator/results/results_conditions.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

@@ -2,7 +2,7 @@
  * The HTTP API over TLS: the operator's own parts, a small API server, and a Postgres of its own,
  * which the CTest fixture starts. What is answered is held against the views.
  */
-#include "operator/results.h"
+#include "operator/results/results.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

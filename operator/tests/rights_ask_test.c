@@ -1,5 +1,5 @@
 /* What the API server grants, and what one session's denial says of it. */
-#include "operator/rights.h"
+#include "operator/state/rights.h"
 
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"

@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "operator/rights.h"
+#include "operator/state/rights.h"
 
 #include <string.h>
 

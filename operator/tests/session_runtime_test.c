@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "operator/session_runtime.h"
+#include "operator/cache/session_runtime.h"
 
 #include <string.h>
 

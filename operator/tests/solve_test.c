@@ -1,5 +1,5 @@
 /* How many targets are in memory at once, whatever number of sessions is due. */
-#include "operator/solve.h"
+#include "operator/samples/solve.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

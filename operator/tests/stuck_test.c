@@ -1,10 +1,10 @@
 /* Injected pods that do not start: named in time, their successors left alone, and let go once. */
-#include "operator/stuck.h"
+#include "operator/pods/stuck.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
 #include "common/time.h"
-#include "controller/startup.h"
+#include "controller/pods/startup.h"
 #include "operator/tests/api_server.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The loop's turns, on a real loop. */
-#include "operator/turns.h"
+#include "operator/state/turns.h"
 
 #include "common/cleanup.h"
 #include "common/time.h"

@@ -2,7 +2,7 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/tests/cmocka_all.h"
-#include "operator/webhook.h"
+#include "operator/installation/webhook.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * exported is what the views say, and goes with what it is of. Leaves its database, and the text in
  * the file PP_EXPOSITION, to those who ask both questions (charts/tests/dashboards.py).
  */
-#include "operator/workload_metrics.h"
+#include "operator/workloads/workload_metrics.h"
 
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"

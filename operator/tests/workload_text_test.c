@@ -1,11 +1,11 @@
 /* Workloads as text: what Prometheus reads, however a layer is named, and no more than there is
  * room for. */
-#include "operator/workload_text.h"
+#include "operator/workloads/workload_text.h"
 
 #include "common/cleanup.h"
 #include "common/file.h"
 #include "common/tests/cmocka_all.h"
-#include "operator/label_value.h"
+#include "operator/workloads/label_value.h"
 
 #include <math.h>
 #include <stdio.h>

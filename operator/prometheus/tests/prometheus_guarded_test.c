@@ -6,7 +6,7 @@
 
 #include "common/cleanup.h"
 #include "common/time.h"
-#include "controller/plan.h"
+#include "controller/samples/plan.h"
 #include "operator/http_server/certificates.h"
 
 #include <arpa/inet.h>
@@ -284,7 +284,7 @@ static void too_many_samples_are_told(void **state)
     assert_non_null(strstr(s->reply.error.message, "too many samples"));
 }
 
-/* One query of the plan, as operator/collect.c carries it out. */
+/* One query of the plan, as operator/samples/collect.c carries it out. */
 static void carry_out(setup *s, pp_plan *plan, const pp_plan_query *query, int64_t now, bool *seen)
 {
     fixture_ask(&s->loop, s->client, query->text, query->time_ns, &s->reply);

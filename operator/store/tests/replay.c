@@ -162,7 +162,7 @@ static int solve_gpu(replay *r, const json_t *line, const char *gpu, pp_error *e
                         .max_lag_ns = number_of(line, "lag"),
                         .max_standard_error = json_number_value(json_object_get(line, "error"))},
         .tolerance_percent = json_number_value(json_object_get(line, "tolerance")),
-        .scraped = true}; /* as operator/solve.c solves */
+        .scraped = true}; /* as operator/samples/solve.c solves */
     pp_estimates *solution = NULL;
     if (pp_estimates_solve(r->activity, gpu, &options, &solution, err) < 0)
         return -1;
