@@ -313,6 +313,14 @@ def test_captures_go_on_where_cupti_cannot_be_left(probe):
     assert "subscribe" in calls[third:] and [n for n in numbers(batches) if n < told["told"]]
 
 
+def test_cupti_is_left_for_a_profiler_though_it_could_not_be_before(probe):
+    told, _ = trained(probe, "unleft_profiled")
+    calls = [call for call in told["calls"] if call != "domain"]
+    begun = calls.index("profile")
+    assert calls[begun - 2:begun + 2] == ["finalize", "finalize-at-once", "profile", "profiled"]
+    assert told["told"] == 180 and "subscribe" in calls[begun:]
+
+
 def test_records_that_are_lost(probe):
     told, batches = trained(probe, "damaged")
     known = numbers(batches)
