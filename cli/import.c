@@ -7,7 +7,7 @@
 #include "common/json.h"
 #include "common/time.h"
 #include "estimate/pattern/usage.h"
-#include "estimate/ranks.h"
+#include "estimate/times/ranks.h"
 #include "operator/store/store.h"
 
 #include <argp.h>

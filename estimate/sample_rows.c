@@ -7,7 +7,7 @@
  */
 #include "estimate/sample_rows.h"
 #include "common/cleanup.h"
-#include "estimate/spans.h"
+#include "estimate/activity/spans.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_SAMPLE_ROWS_H
 #define PP_ESTIMATE_SAMPLE_ROWS_H
 
-#include "estimate/problem.h"
+#include "estimate/problem/problem.h"
 
 /** Sample rows of every item and its count of windows, from the reconstructed windows. */
 int pp_sample_rows_make(const pp_problem *p, const pp_regression_result *r,

@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_SAMPLED_VALUES_H
 #define PP_ESTIMATE_SAMPLED_VALUES_H
 
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 
 /** The reason of a layer without a PM value where there are no others. */
 extern const char pp_sampled_values_none[];

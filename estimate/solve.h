@@ -6,7 +6,7 @@
 #ifndef PP_ESTIMATE_SOLVE_H
 #define PP_ESTIMATE_SOLVE_H
 
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 
 /**
  * Solves one GPU. Where PM sampling told of a layer (docs/sampling.md) that is its value, whatever

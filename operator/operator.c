@@ -1,4 +1,5 @@
 #include "operator/operator.h"
+#include "operator/installation/rights_ask.h"
 
 #include "common/log.h"
 #include "common/time.h"

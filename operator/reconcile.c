@@ -1,4 +1,6 @@
 #include "operator/reconcile.h"
+#include "operator/installation/rights_ask.h"
+#include "operator/pods/owners_ask.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"

@@ -3,7 +3,7 @@
 #define PP_CLI_RECORDING_CHIP_H
 
 #include "common/error.h"
-#include "estimate/activity.h"
+#include "estimate/activity/activity.h"
 
 #include <jansson.h>
 

@@ -7,7 +7,7 @@
 #define PP_CLI_RECORDING_RECORDING_H
 
 #include "common/wire.h"
-#include "estimate/activity_builder.h"
+#include "estimate/activity/activity_builder.h"
 
 typedef struct pp_recording pp_recording;
 

@@ -2,7 +2,7 @@
 #ifndef PP_CLI_RECORDING_SOLVE_H
 #define PP_CLI_RECORDING_SOLVE_H
 
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 
 /** For counters that are read every 100 ms, with nothing that passes them on; all metrics, method
  * Auto. */

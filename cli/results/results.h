@@ -6,7 +6,7 @@
 #define PP_CLI_RESULTS_RESULTS_H
 
 #include "common/json.h"
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 #ifndef PP_CLI_RUN_GPUS_H
 #define PP_CLI_RUN_GPUS_H
 
-#include "estimate/activity_builder.h"
+#include "estimate/activity/activity_builder.h"
 #include "sidecar/gpu/nvml.h"
 
 #include <jansson.h>

@@ -3,7 +3,7 @@
 #define PP_CLI_RUN_OPTIONS_H
 
 #include "common/error.h"
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 #include "sidecar/agent/settings.h"
 
 #include <argp.h>

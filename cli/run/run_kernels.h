@@ -6,7 +6,7 @@
 #define PP_CLI_RUN_RUN_KERNELS_H
 
 #include "common/wire.h"
-#include "estimate/activity.h"
+#include "estimate/activity/activity.h"
 
 #include <jansson.h>
 

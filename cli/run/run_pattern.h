@@ -5,10 +5,10 @@
 #ifndef PP_CLI_RUN_RUN_PATTERN_H
 #define PP_CLI_RUN_RUN_PATTERN_H
 
-#include "estimate/activity.h"
-#include "estimate/estimates.h"
+#include "estimate/activity/activity.h"
+#include "estimate/items/estimates.h"
 #include "estimate/pattern/workloads.h"
-#include "estimate/ranks.h"
+#include "estimate/times/ranks.h"
 
 #include <jansson.h>
 

@@ -1,8 +1,8 @@
 #include "cli/run/run_ranks.h"
 
 #include "common/json.h"
-#include "estimate/estimates.h"
-#include "estimate/ranks.h"
+#include "estimate/items/estimates.h"
+#include "estimate/times/ranks.h"
 
 #include <math.h>
 

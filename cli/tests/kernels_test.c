@@ -6,7 +6,7 @@
 #include "cli/terminal/names.h"
 #include "common/cleanup.h"
 #include "common/tests/cmocka_all.h"
-#include "estimate/activity_builder.h"
+#include "estimate/activity/activity_builder.h"
 
 #include <math.h>
 #include <stdlib.h>

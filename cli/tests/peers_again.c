@@ -10,7 +10,7 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/metric.h"
-#include "estimate/problem.h"
+#include "estimate/problem/problem.h"
 #include "estimate/regression/tests/peers.h"
 
 #include <math.h>

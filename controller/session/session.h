@@ -13,9 +13,9 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/method.h"
 #include "common/metric.h"
 #include "controller/session/owner.h"
-#include "estimate/method.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -332,7 +332,7 @@ typedef struct pp_session_stats {
     int64_t samples_deduplicated; /**< windows folded into a row that was there */
     double samples_error;  /**< largest relative error of a mean from these rows; NaN: none */
     double samples_spread; /**< how far windows are from their rows, as a share of a metric's
-                                range (estimate/estimates.h); NaN: not known */
+                                range (estimate/items/estimates.h); NaN: not known */
     unsigned metrics_seen; /**< bits of metrics with at least one raw sample */
     bool samples_complete; /**< nothing is left to ask Prometheus for (pp_plan_complete) */
     bool final_written;    /**< a solution marked final is in the store, with: */

@@ -1,8 +1,8 @@
 #include "estimate/pattern/usage.h"
 
 #include "common/cleanup.h"
-#include "estimate/achieved.h"
-#include "estimate/item_bounds.h"
+#include "estimate/items/achieved.h"
+#include "estimate/items/item_bounds.h"
 #include "estimate/pattern/usage_metrics.h"
 #include "estimate/pattern/usage_time.h"
 

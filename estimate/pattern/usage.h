@@ -9,11 +9,11 @@
 #ifndef PP_ESTIMATE_PATTERN_USAGE_H
 #define PP_ESTIMATE_PATTERN_USAGE_H
 
-#include "estimate/activity.h"
-#include "estimate/bound.h"
-#include "estimate/estimates.h"
+#include "estimate/activity/activity.h"
+#include "estimate/items/bound.h"
+#include "estimate/items/estimates.h"
 #include "estimate/pattern/model.h"
-#include "estimate/ranks.h"
+#include "estimate/times/ranks.h"
 
 enum {
     PP_USAGE_BINS = 20,  /**< of a step, in a profile */

@@ -2,9 +2,9 @@
 
 #include "common/cleanup.h"
 #include "common/vector.h"
-#include "estimate/achieved.h"
-#include "estimate/item_bounds.h"
-#include "estimate/spans.h"
+#include "estimate/activity/spans.h"
+#include "estimate/items/achieved.h"
+#include "estimate/items/item_bounds.h"
 
 #include <math.h>
 #include <stdlib.h>

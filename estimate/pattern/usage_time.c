@@ -2,7 +2,7 @@
 
 #include "common/cleanup.h"
 #include "common/vector.h"
-#include "estimate/marked_steps.h"
+#include "estimate/activity/marked_steps.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
-#include "estimate/method.h"
+#include "common/method.h"
 
 /* Limits on one problem; more is refused with PP_ERR_TOO_LARGE and the field's name. */
 #define PP_REGRESSION_MAX_ITEMS 16384 /* a process names 4096 layers at most, each in 4 phases */

@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_REPLAY_HOLD_OUT_H
 #define PP_ESTIMATE_REPLAY_HOLD_OUT_H
 
-#include "estimate/problem.h"
+#include "estimate/problem/problem.h"
 
 /** Holds each metric's values of replays, and one of all that is left, against windows of the
  * training that were held out. */

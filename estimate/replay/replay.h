@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_REPLAY_REPLAY_H
 #define PP_ESTIMATE_REPLAY_REPLAY_H
 
-#include "estimate/problem.h"
+#include "estimate/problem/problem.h"
 
 /** Puts values of replays in the place of those that windows of the training tell. */
 int pp_replay_estimate(const pp_activity *activity, const pp_problem *p,

@@ -1,6 +1,6 @@
 /* Shares of a peak as bytes and FLOP per second: of the chip, at the clock that was measured. */
 #include "common/tests/cmocka_all.h"
-#include "estimate/achieved.h"
+#include "estimate/items/achieved.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* From an agent's batches to an activity: everything once, in the order that a solution needs. */
 #include "common/tests/cmocka_all.h"
-#include "estimate/activity_builder.h"
+#include "estimate/activity/activity_builder.h"
 #include "estimate/solve.h"
 
 #include <math.h>

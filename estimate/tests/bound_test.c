@@ -1,5 +1,5 @@
 /* Which bound a kernel has by what its units did: each, none, and what lies near the line. */
-#include "estimate/item_bounds.h"
+#include "estimate/items/item_bounds.h"
 
 #include "common/tests/near.h"
 

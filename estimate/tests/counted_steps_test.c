@@ -1,7 +1,7 @@
 /* Steps between captures: their number, their length, and which samples are of them alone. */
 #include "common/tests/cmocka_all.h"
-#include "estimate/counted_steps.h"
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
+#include "estimate/problem/counted_steps.h"
 
 #include <math.h>
 

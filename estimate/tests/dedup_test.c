@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "estimate/dedup.h"
+#include "estimate/items/dedup.h"
 
 #include <math.h>
 #include <string.h>

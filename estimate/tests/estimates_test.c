@@ -1,8 +1,8 @@
 /* From activity to rows: which time counts, what is told, and that order does not matter. */
 #include "common/tests/cmocka_all.h"
 #include "common/wire.h"
-#include "estimate/estimates.h"
-#include "estimate/problem.h"
+#include "estimate/items/estimates.h"
+#include "estimate/problem/problem.h"
 #include "estimate/regression/tests/sim.h"
 #include "estimate/sampled_values.h"
 #include "estimate/solve.h"

@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "estimate/item_memory.h"
+#include "estimate/items/item_memory.h"
 
 enum { FORWARD, BACKWARD, OTHER, IDLE, JOB, ITEMS };
 

@@ -1,5 +1,5 @@
 #include "common/tests/cmocka_all.h"
-#include "estimate/item_whole.h"
+#include "estimate/items/item_whole.h"
 
 static char a[] = "a", b[] = "b", empty[] = "", gpu[] = "GPU-1", elsewhere[] = "GPU-2";
 

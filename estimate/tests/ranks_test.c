@@ -1,5 +1,5 @@
 /* Processes side by side: whom the others wait for, where, in which steps; and when nobody is. */
-#include "estimate/ranks.h"
+#include "estimate/times/ranks.h"
 
 #include "common/tests/cmocka_all.h"
 #include "common/wire.h"

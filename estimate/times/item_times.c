@@ -1,6 +1,6 @@
 #include "estimate/times/item_times.h"
 
-#include "estimate/item_index.h"
+#include "estimate/items/item_index.h"
 #include "estimate/times/pieces.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_TIMES_ITEM_TIMES_H
 #define PP_ESTIMATE_TIMES_ITEM_TIMES_H
 
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 
 /**
  * Sets the standard errors of an estimate's steps and of its items' times, and with them that of

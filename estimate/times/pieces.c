@@ -1,6 +1,6 @@
 #include "estimate/times/pieces.h"
 
-#include "estimate/marked_steps.h"
+#include "estimate/activity/marked_steps.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #ifndef PP_ESTIMATE_TIMES_PIECES_H
 #define PP_ESTIMATE_TIMES_PIECES_H
 
-#include "estimate/activity.h"
+#include "estimate/activity/activity.h"
 #include "estimate/times/spread.h"
 
 /** What a piece is of. */

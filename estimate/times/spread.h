@@ -78,7 +78,7 @@ pp_spread_times pp_spread_rest(pp_spread *spread);
 pp_spread_mean pp_spread_marked(pp_spread *spread);
 
 /** Of the steps that were counted, ns; without those in which the training validated or saved
- * (estimate/counted_steps.h). */
+ * (estimate/problem/counted_steps.h). */
 pp_spread_mean pp_spread_counted(pp_spread *spread);
 
 #endif

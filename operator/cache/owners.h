@@ -4,9 +4,6 @@
 
 #include "controller/session/session.h"
 #include "operator/cache/pod.h"
-#include "operator/kube/client.h"
-
-typedef struct pp_runtime pp_runtime;
 
 /** Zeroed, it is empty. */
 typedef struct pp_owners {
@@ -18,18 +15,10 @@ typedef struct pp_owners {
 
 /** Remembers what made a pod that the session profiles; more than 64 are not told apart. */
 void pp_owners_note(pp_owners *owners, const pp_pod *pod);
-/**
- * Asks the API server about those of which it is not known, or not for long, whether they make
- * another pod: one at a time, until one does. The session is looked at again with each answer.
- */
-void pp_owners_ask(pp_runtime *runtime, const pp_session *session);
 /** Pods are there: what was known of pods to come is worth nothing any more. */
 void pp_owners_forget(pp_owners *owners);
 /** Which of them is to be asked at this time, and `again_ns` when it is another's turn; -1: none.
  */
 int pp_owners_next(const pp_owners *owners, int64_t now_ns, int64_t *again_ns);
 void pp_owners_done(pp_owners *owners);
-/** Where owners of this kind are found; NULL: of none that can be asked. */
-const pp_kube_resource *pp_owners_resource(pp_owner_kind kind);
-
 #endif

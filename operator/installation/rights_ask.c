@@ -1,3 +1,5 @@
+#include "operator/installation/rights_ask.h"
+
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/log.h"
@@ -37,20 +39,6 @@ typedef struct round_of_questions {
 
 static void ask(round_of_questions *round);
 
-#define REMEDY "see that the chart's ClusterRoleBindings are there"
-
-void pp_rights_tell(pp_operator *op, pp_right right, const pp_error *error)
-{
-    char missing[256];
-    int64_t now = pp_time_monotonic();
-    if (!pp_rights_note(&op->rights, right, error, now))
-        return;
-    if (pp_rights_missing(&op->rights, now, missing, sizeof missing))
-        pp_err(NULL, "not ready: %s; " REMEDY, missing);
-    else
-        pp_info(NULL, "the API server denies nothing any more");
-}
-
 /* Once for all that is missing: a binding that is gone takes several rights at a time. */
 static void tell_missing(pp_operator *op)
 {
@@ -60,7 +48,7 @@ static void tell_missing(pp_operator *op)
         return;
     (void)snprintf(op->rights_told, sizeof op->rights_told, "%s", missing);
     op->rights_news = true;
-    (void)snprintf(text, sizeof text, "not ready: %s; " REMEDY, missing);
+    (void)snprintf(text, sizeof text, "not ready: %s; " PP_RIGHTS_REMEDY, missing);
     if (missing[0])
         pp_deployment_event(op, "RightsMissing", "Ask", text);
 }

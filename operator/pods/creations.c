@@ -1,4 +1,5 @@
 #include "operator/pods/creations.h"
+#include "operator/pods/owners_ask.h"
 
 #include "common/log.h"
 #include "common/time.h"

@@ -1,3 +1,5 @@
+#include "operator/pods/owners_ask.h"
+
 #include "common/log.h"
 #include "common/time.h"
 #include "operator/cache/owners.h"

@@ -1,4 +1,5 @@
 #include "operator/pods/stuck.h"
+#include "operator/pods/owners_ask.h"
 
 #include "common/cleanup.h"
 #include "common/log.h"

@@ -13,7 +13,7 @@
 
 #include "common/error.h"
 #include "common/metric.h"
-#include "estimate/activity.h"
+#include "estimate/activity/activity.h"
 #include "operator/http_client/http_client.h"
 
 #include <stddef.h>

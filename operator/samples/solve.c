@@ -6,8 +6,8 @@
 #include "common/time.h"
 #include "controller/samples/solve_due.h"
 #include "estimate/pattern/usage.h"
-#include "estimate/ranks.h"
 #include "estimate/solve.h"
+#include "estimate/times/ranks.h"
 #include "operator/cache/watches.h"
 #include "operator/state/state.h"
 

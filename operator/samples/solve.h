@@ -2,7 +2,7 @@
 #ifndef PP_OPERATOR_SAMPLES_SOLVE_H
 #define PP_OPERATOR_SAMPLES_SOLVE_H
 
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 #include "operator/cache/session_runtime.h"
 
 int pp_solve_start(pp_operator *op, pp_error *err);

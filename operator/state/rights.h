@@ -28,6 +28,9 @@ typedef struct pp_rights {
     int64_t denied_ns[PP_RIGHT_COUNT]; /**< monotonic, when it was last seen to be; 0: it is not */
 } pp_rights;
 
+/** What a message ends with that says what is missing. */
+#define PP_RIGHTS_REMEDY "see that the chart's ClusterRoleBindings are there"
+
 /** "watching pods", ... */
 const char *pp_right_name(pp_right right);
 
@@ -45,15 +48,5 @@ bool pp_rights_missing(const pp_rights *rights, int64_t now_ns, char *out, size_
 
 /** The same as pp_rights_note for the process, and for its log. */
 void pp_rights_tell(pp_operator *op, pp_right right, const pp_error *error);
-
-/**
- * What an attempt to write the status of one session shows: 403 may be about that session alone (an
- * admission policy), so the API server is asked anew at once, and its word counts.
- */
-void pp_rights_tell_written(pp_operator *op, const pp_error *error);
-
-/** Asks the API server now and then. */
-void pp_rights_start(pp_operator *op);
-void pp_rights_stop(pp_operator *op);
 
 #endif

@@ -1,7 +1,7 @@
 /* The processes of a target side by side. */
 #include "operator/store/store_internal.h"
 
-#include "estimate/estimates.h"
+#include "estimate/items/estimates.h"
 
 #include <math.h>
 #include <stdlib.h>

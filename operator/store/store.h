@@ -23,10 +23,10 @@
 #include "common/error.h"
 #include "common/wire.h"
 #include "controller/session/session.h"
-#include "estimate/activity.h"
-#include "estimate/estimates.h"
+#include "estimate/activity/activity.h"
+#include "estimate/items/estimates.h"
 #include "estimate/pattern/workloads.h"
-#include "estimate/ranks.h"
+#include "estimate/times/ranks.h"
 
 #include <stdbool.h>
 #include <stddef.h>

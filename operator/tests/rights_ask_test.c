@@ -1,4 +1,5 @@
 /* What the API server grants, and what one session's denial says of it. */
+#include "operator/installation/rights_ask.h"
 #include "operator/state/rights.h"
 
 #include "common/tests/cmocka_all.h"

@@ -9,7 +9,7 @@
 
 #include "common/buf.h"
 #include "common/metric.h"
-#include "estimate/bound.h"
+#include "estimate/items/bound.h"
 
 #include <stdint.h>
 

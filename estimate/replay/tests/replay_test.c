@@ -4,7 +4,7 @@
  */
 #include "common/tests/cmocka_all.h"
 #include "common/tests/random.h"
-#include "estimate/activity_builder.h"
+#include "estimate/activity/activity_builder.h"
 #include "estimate/replay/boundary_search.h"
 #include "estimate/replay/dwell_length.h"
 #include "estimate/solve.h"
