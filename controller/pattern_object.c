@@ -153,20 +153,30 @@ void pp_pattern_keep_times(json_t *status, const json_t *before)
 /* How many standard errors the first bound has to lead by. */
 #define SURE 2.0
 
+static json_t *bound_is(const char *status, const char *reason, const char *message)
+{
+    return json_pack("{ssssssss}", "type", "Bound", "status", status, "reason", reason, "message",
+                     message);
+}
+
 static json_t *bound_condition(const pp_pattern *p)
 {
-    const bool unknown = p->bound == PP_BOUND_UNKNOWN;
-    const bool sure = p->lead.value > SURE * p->lead.standard_error;
-    const char *status = unknown ? "Unknown" : sure ? "True" : "False";
-    const char *reason = unknown ? "TooLittleMeasured" : sure ? "Sure" : "Close";
-    return json_pack(
-        "{ssssssss}", "type", "Bound", "status", status, "reason", reason, "message",
-        unknown ? p->usage->busy ? "tensor cores, FP32 and memory were not all measured: ask for "
-                                   "TensorActive, FP32Active and DRAMActive"
-                                 : "it is not known when kernels ran: busy_reason of result_detail "
-                                   "says why"
-        : sure  ? "the largest share leads by more than two of its standard errors"
-                : "the next largest share is within two standard errors of the largest");
+    if (p->bound == PP_BOUND_UNKNOWN)
+        return bound_is("Unknown", "TooLittleMeasured",
+                        p->usage->busy
+                            ? "tensor cores, FP32 and memory were not all measured: ask for "
+                              "TensorActive, FP32Active and DRAMActive"
+                            : "it is not known when kernels ran: busy_reason of result_detail "
+                              "says why");
+    if (!isfinite(p->lead.standard_error))
+        return bound_is("Unknown", "ErrorUnknown",
+                        "too few steps were counted or marked to say how sure the largest share "
+                        "is: profile for longer");
+    if (p->lead.value > SURE * p->lead.standard_error)
+        return bound_is("True", "Sure",
+                        "the largest share leads by more than two of its standard errors");
+    return bound_is("False", "Close",
+                    "the next largest share is within two standard errors of the largest");
 }
 
 static json_t *conditions_of(const pp_pattern *p, int64_t now_ns)

@@ -21,6 +21,11 @@ static void test_names(void **state)
     (void)state;
     named("Job", "dlrm", "job-dlrm");
     named("Deployment", "a.b-c", "deployment-a.b-c");
+    named("Workload", "dlrm", "workload-dlrm");
+    char upper[PP_PATTERN_NAME]; /* a label's value may have both */
+    pp_pattern_name("Workload", "DLRM", upper);
+    assert_int_equal(strncmp(upper, "workload-dlrm-", 14), 0);
+    assert_int_equal(strlen(upper), 14 + 8);
     char name[400];
     char other[PP_PATTERN_NAME], again[PP_PATTERN_NAME];
     pp_pattern_name("Run", "My run_1", other); /* of an imported run */
@@ -227,6 +232,8 @@ static void test_conditions(void **state)
     assert_string_equal(bound_status(m, status, later), "True 2026-01-21T12:53:20Z");
     m->pattern.lead = (pp_figure){0.05, 0.03};
     assert_string_equal(bound_status(m, status, later), "False 2026-01-21T12:54:20Z");
+    m->pattern.lead = (pp_figure){0.9, (double)NAN};
+    assert_string_equal(bound_status(m, status, later), "Unknown 2026-01-21T12:54:20Z");
     m->pattern.bound = PP_BOUND_UNKNOWN;
     assert_string_equal(bound_status(m, NULL, later), "Unknown 2026-01-21T12:54:20Z");
     json_decref(before);

@@ -52,6 +52,8 @@ def verdict(pattern):
     bound = status.get("bound", "Unknown")
     if bound == "Unknown":
         return f"not known, too little was measured: {told}"
+    if condition(pattern, "Bound") == "Unknown":
+        return f"not sure, {bound} leads by nobody knows how much: {told}"
     if condition(pattern, "Bound") != "True":
         return f"not sure, {bound} leads by little: {told}"
     return f"bound by {'memory' if bound == 'Memory' else bound}: {told}"

@@ -20,10 +20,12 @@ static double over_time_of(bool busy, const pp_estimates_item *item, pp_basis ba
 }
 
 void pp_item_values(const pp_estimates *estimates, bool busy, pp_metric metric, double *value,
-                    double *error)
+                    double *error, const char **group)
 {
     for (size_t i = 0; i < estimates->n_items; i++)
         value[i] = error[i] = (double)NAN;
+    for (size_t i = 0; group && i < estimates->n_items; i++)
+        group[i] = NULL;
     for (size_t i = 0; i < estimates->n_estimates; i++) {
         const pp_estimate *e = &estimates->estimates[i];
         const pp_estimates_item *item = &estimates->items[e->item];
@@ -33,6 +35,8 @@ void pp_item_values(const pp_estimates *estimates, bool busy, pp_metric metric, 
         value[e->item] = over_time_of(busy, item, e->basis, own ? e->mean : e->group_mean);
         error[e->item] =
             over_time_of(busy, item, e->basis, own ? e->standard_error : e->group_standard_error);
+        if (group)
+            group[e->item] = own ? NULL : e->group_name;
     }
 }
 
@@ -52,7 +56,8 @@ int pp_item_bounds(const pp_estimates *estimates, bool busy, double *likely, pp_
     if (!value || !error)
         return pp_error_nomem(err);
     for (size_t k = 0; k < UNITS; k++)
-        pp_item_values(estimates, busy, pp_bound_metric((pp_bound)k), &value[k * n], &error[k * n]);
+        pp_item_values(estimates, busy, pp_bound_metric((pp_bound)k), &value[k * n], &error[k * n],
+                       NULL);
     for (size_t i = 0; i < n; i++) {
         double *of = &likely[i * PP_BOUND_COUNT];
         const pp_bound kind = bound_of_kind(estimates->items[i].kind);

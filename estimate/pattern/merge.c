@@ -33,10 +33,11 @@ static limits limits_of(const pp_figure *figures, size_t n)
     return (limits){error, LEAST_ERROR * fmax(value, error)};
 }
 
+/* Of a share that there is none of nobody knows how sure that is. */
 static double variance_of(const pp_figure *f, const limits *l)
 {
-    const double error = isfinite(f->standard_error) ? f->standard_error : l->unsaid;
-    return pow(fmax(error, l->least), 2);
+    const bool said = isfinite(f->standard_error) && (f->standard_error > 0 || f->value != 0);
+    return pow(fmax(said ? f->standard_error : l->unsaid, l->least), 2);
 }
 
 static double weight_at(const double *weights, size_t i)
@@ -44,9 +45,16 @@ static double weight_at(const double *weights, size_t i)
     return weights ? weights[i] : 1;
 }
 
+/*
+ * With w_i = a_i / V_i of ages a_i and variances V_i = v_i + between, W their sum and m the mean:
+ * the variance of m is sum w_i^2 V_i / W^2, and sum w_i (x_i - m)^2 is expected to be
+ * sum w_i V_i - sum w_i^2 V_i / W. Where all a_i are 1 these are 1 / W and n - 1.
+ */
 typedef struct sums {
     double weight, weight2, value, square;
-    size_t n;
+    double expected; /* what square is where variances are V_i */
+    double variance; /* of value, so */
+    double own;      /* the same of v_i alone */
 } sums;
 
 /* With `between` as the variance between them. */
@@ -57,33 +65,24 @@ static sums sum_up(const pp_figure *figures, const double *weights, size_t n, do
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(figures[i].value))
             continue;
-        const double w = weight_at(weights, i) / (variance_of(&figures[i], &l) + between);
+        const double age = weight_at(weights, i), own = variance_of(&figures[i], &l);
+        const double w = age / (own + between);
         s.weight += w;
         s.weight2 += w * w;
         s.value += w * figures[i].value;
-        s.n++;
+        s.expected += age;
+        s.variance += w * age;
+        s.own += w * w * own;
     }
     s.value /= s.weight;
+    s.expected -= s.variance / s.weight;
+    s.variance /= s.weight * s.weight;
+    s.own /= s.weight * s.weight;
     for (size_t i = 0; i < n; i++)
         if (isfinite(figures[i].value))
             s.square += weight_at(weights, i) / (variance_of(&figures[i], &l) + between) *
                         pow(figures[i].value - s.value, 2);
     return s;
-}
-
-/* Of the mean by what the figures say of themselves. */
-static double own_variance(const pp_figure *figures, const double *weights, size_t n,
-                           double between, double weight)
-{
-    double sum = 0;
-    const limits l = limits_of(figures, n);
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(figures[i].value))
-            continue;
-        const double variance = variance_of(&figures[i], &l);
-        sum += pow(weight_at(weights, i) / (variance + between) / weight, 2) * variance;
-    }
-    return sum;
 }
 
 pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_t n)
@@ -99,12 +98,11 @@ pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_
     if (!(limits_of(figures, n).least > 0)) /* all of them are 0, without doubt */
         return figures[last];
     const sums fixed = sum_up(figures, weights, n, 0);
-    const double excess = fixed.square - (double)(fixed.n - 1);
+    const double excess = fixed.square - fixed.expected;
     const double between = fmax(excess / (fixed.weight - fixed.weight2 / fixed.weight), 0);
     const sums s = sum_up(figures, weights, n, between);
-    const double seen = s.square / (double)(s.n - 1) / s.weight;
-    const double own = own_variance(figures, weights, n, between, s.weight);
-    return (pp_figure){s.value, sqrt(fmax(seen, own))};
+    const double seen = s.expected > 0 ? s.square / s.expected * s.variance : 0;
+    return (pp_figure){s.value, sqrt(fmax(seen, s.own))};
 }
 
 /* ---- a usage ---- */
@@ -159,6 +157,19 @@ static void merge_sd(build *b)
     b->to->step_sd_ns = weight > 0 ? sqrt(sum / weight) : (double)NAN;
 }
 
+/* Which share leads by how much is a figure of its own: of each usage, of the two that lead the
+ * merged one. */
+static double lead_error_of(const build *b)
+{
+    pp_bound first, second;
+    pp_usage_leaders(b->to, &first, &second);
+    for (size_t i = 0; i < b->n; i++) {
+        const pp_figure *x = &b->usages[i]->bounds[first], *y = &b->usages[i]->bounds[second];
+        b->figures[i] = (pp_figure){x->value - y->value, x->standard_error + y->standard_error};
+    }
+    return pp_figure_merge(b->figures, b->weights, b->n).standard_error;
+}
+
 /* Shares of a whole: their sum stays 1. */
 static void merge_bounds(build *b)
 {
@@ -171,6 +182,7 @@ static void merge_bounds(build *b)
         b->to->bounds[k].value /= sum;
         b->to->bounds[k].standard_error /= sum;
     }
+    b->to->lead_error = lead_error_of(b) / (sum > 0 ? sum : 1);
 }
 
 /* ---- metrics ---- */
@@ -316,6 +328,7 @@ static int merge_alike(const pp_usage *const *usages, const double *weights, siz
         free(b.to);
         return pp_error_nomem(err);
     }
+    b.to->merged = true;
     b.to->undisturbed = true;
     b.to->busy = busy;
     for (size_t i = 0; i < n; i++) {
@@ -351,6 +364,15 @@ static int compare_sessions(const void *a, const void *b)
     return strcmp(x->uid, y->uid);
 }
 
+/* Whether it is known of a session when its kernels ran. */
+static bool is_busy(const pp_merge_input *in, size_t n)
+{
+    bool busy = false;
+    for (size_t i = 0; i < n; i++)
+        busy = busy || (in[i].usage->steps > 0 && in[i].usage->busy);
+    return busy;
+}
+
 /* The GPUs of one session that are like the last of them. */
 static int merge_gpus(const pp_merge_input *in, size_t n, pp_usage **ret, pp_error *err)
 {
@@ -360,9 +382,7 @@ static int merge_gpus(const pp_merge_input *in, size_t n, pp_usage **ret, pp_err
     if (!usages || !weights)
         return pp_error_nomem(err);
     size_t found = 0;
-    bool busy = false;
-    for (size_t i = 0; i < n; i++)
-        busy = busy || (in[i].usage->steps > 0 && in[i].usage->busy);
+    const bool busy = is_busy(in, n);
     for (size_t i = 0; i < n; i++)
         if (in[i].usage->steps > 0 && in[i].usage->busy == busy) {
             weights[found] = 1;
@@ -410,6 +430,12 @@ static void expect_others(pp_usage *u)
 {
     const double by = PP_MERGE_STEPS_DIFFER, idle = u->idle.value;
     const double of_idle = idle > 0 ? by * (1 - idle) / idle : 0;
+    pp_bound leads[2];
+    double of_lead = 0;
+    pp_usage_leaders(u, &leads[0], &leads[1]);
+    for (size_t i = 0; i < 2; i++)
+        of_lead += (is_idle(leads[i]) ? of_idle : by) * u->bounds[leads[i]].value;
+    u->lead_error = hypot(u->lead_error, of_lead);
     add_error(&u->step_ns, by * u->step_ns.value);
     add_error(&u->idle, by * (1 - idle));
     for (int k = 0; k < PP_BOUND_COUNT; k++)
@@ -564,6 +590,23 @@ static size_t keep_gpus(pp_merge_input *in, size_t n, const pp_usage_gpu *like, 
     return kept;
 }
 
+/* Moves those to the front whose shares are of what the newest session's are of; returns how
+ * many. */
+static size_t keep_times(pp_merge_input *in, size_t n, const char *newest)
+{
+    size_t kept = 0;
+    bool busy = false;
+    for (size_t i = 0, end; i < n; i = end) {
+        end = end_of_session(in, n, i);
+        if (strcmp(in[i].session, newest) == 0)
+            busy = is_busy(&in[i], end - i);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (in[i].usage->busy == busy)
+            in[kept++] = in[i];
+    return kept;
+}
+
 int pp_merge_select(pp_merge_input *in, size_t *n, pp_merge_left *ret_left, pp_error *err)
 {
     *ret_left = (pp_merge_left){0};
@@ -575,9 +618,12 @@ int pp_merge_select(pp_merge_input *in, size_t *n, pp_merge_left *ret_left, pp_e
     if (rc == 0) {
         const trained *newest = newest_of(in, all, sessions);
         const pp_usage_gpu *gpu = newest ? gpu_of_most(in, newest) : NULL;
+        const char *uid = newest ? in[newest->begin].session : NULL;
         *n = keep_models(in, all, sessions, newest, &ret_left->other_models);
         if (gpu)
             *n = keep_gpus(in, *n, gpu, &ret_left->other_gpus);
+        if (uid)
+            *n = keep_times(in, *n, uid);
     }
     for (size_t i = 0; i < sessions; i++)
         pp_models_done(&all[i].models);

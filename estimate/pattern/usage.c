@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "estimate/items/achieved.h"
 #include "estimate/items/item_bounds.h"
+#include "estimate/pattern/sum_error.h"
 #include "estimate/pattern/usage_metrics.h"
 #include "estimate/pattern/usage_time.h"
 
@@ -15,7 +16,8 @@ typedef struct build {
     const pp_usage_input *in;
     const pp_usage_time *time;
     pp_usage *to;
-    double *factor; /* of each item */
+    double *factor;      /* of each item */
+    pp_sum_part *errors; /* likewise */
 } build;
 
 const char *pp_usage_source_name(pp_usage_source source)
@@ -25,19 +27,33 @@ const char *pp_usage_source_name(pp_usage_source source)
 
 /* ---- bounds ---- */
 
+/* The group that an item's bound is known by: of the unit's metric, or, where it is by none of the
+ * units, of the first that has one. `group`: of the items, for each unit. */
+static const char *group_of_bound(const char *const *group, size_t n, size_t item, int bound)
+{
+    if (bound < PP_BOUND_UNITS)
+        return group[(size_t)bound * n + item];
+    for (size_t k = 0; k < PP_BOUND_UNITS; k++)
+        if (group[k * n + item])
+            return group[k * n + item];
+    return NULL;
+}
+
 /* Of time in which kernels ran. Communication that runs beside others is no wait: ranks say what
  * is. */
-static void add_busy(build *b, const double *likely)
+static void add_busy(build *b, const double *likely, const char *const *group)
 {
     const pp_usage_time *t = b->time;
     for (int k = 0; k < PP_BOUND_COUNT; k++) {
-        double share = 0, doubt = 0;
+        double share = 0;
         for (size_t i = 0; i < t->n; i++) {
             const double p = likely[i * PP_BOUND_COUNT + (size_t)k];
             b->factor[i] = p;
             share += t->share[i] * p;
-            doubt += t->share[i] * t->share[i] * p * (1 - p);
+            b->errors[i] =
+                (pp_sum_part){group_of_bound(group, t->n, i, k), t->share[i] * sqrt(p * (1 - p))};
         }
+        const double doubt = pp_sum_variance(b->errors, t->n);
         const double of_time =
             hypot(pp_usage_time_error(t, b->factor), pp_usage_step_error(t, share));
         b->to->bounds[k] = (pp_figure){share, sqrt(doubt + of_time * of_time)};
@@ -48,6 +64,7 @@ static void add_busy(build *b, const double *likely)
 
 typedef struct unit {
     double *value, *error; /* of items */
+    const char **group;    /* that has an item's value; NULL: the item */
     pp_rate *rate;
     const double *likely; /* that the unit bounds them: of item i at i * PP_BOUND_COUNT */
 } unit;
@@ -57,7 +74,8 @@ typedef struct unit {
 static pp_figure rate_of_unit(build *b, const unit *u)
 {
     const pp_usage_time *t = b->time;
-    double share = 0, sum = 0, variance = 0, of_job = 0;
+    double share = 0, sum = 0, of_clocks = 0, of_job = 0;
+    size_t n = 0;
     for (size_t i = 0; i < t->n; i++) {
         const double part = t->share[i] * u->likely[i * PP_BOUND_COUNT];
         b->factor[i] = 0;
@@ -67,7 +85,8 @@ static pp_figure rate_of_unit(build *b, const unit *u)
         const double of_clock = part * u->value[i] * r->error;
         share += part;
         sum += part * u->value[i] * r->value;
-        variance += pow(part * u->error[i] * r->value, 2) + (r->of_job ? 0 : of_clock * of_clock);
+        b->errors[n++] = (pp_sum_part){u->group[i], part * u->error[i] * r->value};
+        of_clocks += r->of_job ? 0 : of_clock * of_clock;
         of_job += r->of_job ? of_clock : 0;
     }
     if (!(share > 0))
@@ -78,11 +97,12 @@ static pp_figure rate_of_unit(build *b, const unit *u)
             b->factor[i] = likely * (u->value[i] * u->rate[i].value - sum / share) / share;
     }
     const double of_time = pp_usage_time_error(t, b->factor);
-    return (pp_figure){sum / share,
-                       sqrt((variance + of_job * of_job) / (share * share) + of_time * of_time)};
+    const double variance = pp_sum_variance(b->errors, n) + of_clocks + of_job * of_job;
+    return (pp_figure){sum / share, sqrt(variance / (share * share) + of_time * of_time)};
 }
 
-static int find_rates(build *b, const double *likely, pp_error *err)
+/* `group`: room for each item's, for each unit. */
+static int find_rates(build *b, const double *likely, const char **group, pp_error *err)
 {
     const size_t n = b->time->n + 1;
     PP_CLEANUP_FREE double *value = calloc(n, sizeof *value);
@@ -92,8 +112,9 @@ static int find_rates(build *b, const double *likely, pp_error *err)
         return pp_error_nomem(err);
     for (int k = 0; k < PP_BOUND_UNITS; k++) {
         const pp_metric metric = pp_bound_metric((pp_bound)k);
-        const unit u = {value, error, rate, &likely[k]};
-        pp_item_values(b->in->estimates, b->time->busy, metric, value, error);
+        const char **of = &group[(size_t)k * b->time->n];
+        const unit u = {value, error, of, rate, &likely[k]};
+        pp_item_values(b->in->estimates, b->time->busy, metric, value, error, of);
         pp_achieved_rates(b->in->activity, b->in->estimates, metric, rate);
         b->to->rates[k] = rate_of_unit(b, &u);
     }
@@ -173,13 +194,15 @@ static void add_rest(pp_usage *to)
 static int find_bounds(build *b, pp_error *err)
 {
     PP_CLEANUP_FREE double *likely = calloc(b->time->n * PP_BOUND_COUNT + 1, sizeof *likely);
-    if (!likely)
+    PP_CLEANUP_FREE const char **group =
+        calloc(b->time->n * PP_BOUND_UNITS + 1, sizeof(const char *));
+    if (!likely || !group)
         return pp_error_nomem(err);
     if (pp_item_bounds(b->in->estimates, b->time->busy, likely, err) < 0)
         return -1;
-    if (find_rates(b, likely, err) < 0)
+    if (find_rates(b, likely, group, err) < 0)
         return -1;
-    add_busy(b, likely);
+    add_busy(b, likely, group);
     add_idle(b);
     add_rest(b->to);
     return 0;
@@ -353,9 +376,10 @@ static int find_with(const pp_usage_input *in, const pp_usage_time *time, pp_usa
                      pp_error *err)
 {
     PP_CLEANUP_FREE double *factor = calloc(time->n + 1, sizeof *factor);
-    if (!factor)
+    PP_CLEANUP_FREE pp_sum_part *errors = calloc(time->n + 1, sizeof *errors);
+    if (!factor || !errors)
         return pp_error_nomem(err);
-    build b = {.in = in, .time = time, .to = to, .factor = factor};
+    build b = {.in = in, .time = time, .to = to, .factor = factor, .errors = errors};
     return find(&b, err);
 }
 
@@ -386,7 +410,7 @@ int pp_usage_add_type(pp_usage *usage, const char *name, bool layer, pp_figure s
     return 0;
 }
 
-pp_bound pp_usage_bound(const pp_usage *usage, pp_figure *ret_lead)
+void pp_usage_leaders(const pp_usage *usage, pp_bound *ret_first, pp_bound *ret_second)
 {
     pp_bound first = PP_BOUND_UNKNOWN, second = PP_BOUND_COUNT;
     for (int k = 0; k < PP_BOUND_COUNT; k++)
@@ -396,8 +420,18 @@ pp_bound pp_usage_bound(const pp_usage *usage, pp_figure *ret_lead)
         if (k != (int)first &&
             (second == PP_BOUND_COUNT || usage->bounds[k].value > usage->bounds[second].value))
             second = (pp_bound)k;
+    *ret_first = first;
+    *ret_second = second;
+}
+
+pp_bound pp_usage_bound(const pp_usage *usage, pp_figure *ret_lead)
+{
+    pp_bound first, second;
+    pp_usage_leaders(usage, &first, &second);
     const pp_figure *x = &usage->bounds[first], *y = &usage->bounds[second];
-    *ret_lead = (pp_figure){x->value - y->value, hypot(x->standard_error, y->standard_error)};
+    *ret_lead =
+        (pp_figure){x->value - y->value,
+                    usage->merged ? usage->lead_error : x->standard_error + y->standard_error};
     return first;
 }
 

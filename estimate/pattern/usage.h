@@ -73,8 +73,10 @@ typedef struct pp_usage {
     double step_sd_ns;                /**< from step to step, of the marked ones; NaN */
     pp_figure idle;                   /**< share of a step in which no kernel ran */
     pp_figure bounds[PP_BOUND_COUNT]; /**< shares of a step; their sum is 1 */
-    pp_figure rates[PP_BOUND_UNITS];  /**< of time so bound, by TENSOR, FP32, MEMORY: what its unit
-                                           does per second; its peak is the metric's */
+    bool merged;                      /**< of several, by pp_usage_merge() */
+    double lead_error; /**< of these: of how much the largest share leads the next one; NaN */
+    pp_figure rates[PP_BOUND_UNITS]; /**< of time so bound, by TENSOR, FP32, MEMORY: what its unit
+                                          does per second; its peak is the metric's */
     pp_usage_gpu gpu;
     pp_usage_metric *metrics; /**< by metric; those of which something is known */
     size_t n_metrics;
@@ -104,8 +106,13 @@ bool pp_usage_gpu_alike(const pp_usage_gpu *a, const pp_usage_gpu *b);
 /** What of a unit's metric is known; NULL: nothing. */
 const pp_usage_metric *pp_usage_metric_find(const pp_usage *usage, pp_metric metric);
 
+/** The two bounds with the largest shares; of equal ones the first. */
+void pp_usage_leaders(const pp_usage *usage, pp_bound *ret_first, pp_bound *ret_second);
+
 /** The bound with the largest share, and by how much that is larger than the next one's: where that
- * is not more than its error a few times over, both may be. UNKNOWN where nothing has a share. */
+ * is not more than its error a few times over, both may be. Shares are of one whole: what one has
+ * too much another may lack, so that of one usage the error is at most the sum of both shares'.
+ * UNKNOWN where nothing has a share. */
 pp_bound pp_usage_bound(const pp_usage *usage, pp_figure *ret_lead);
 
 /** NULL is allowed. */

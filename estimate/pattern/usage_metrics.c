@@ -5,6 +5,7 @@
 #include "estimate/activity/spans.h"
 #include "estimate/items/achieved.h"
 #include "estimate/items/item_bounds.h"
+#include "estimate/pattern/sum_error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ enum { LEAST_WINDOWS = 5 };
 
 typedef struct part {
     double value, error, share;
+    const char *group; /* that has this value; NULL: the item */
     size_t item;
 } part;
 
@@ -27,9 +29,11 @@ typedef struct work {
     const pp_estimates *estimates;
     const pp_usage_time *time;
     double *value, *error; /* of items, of the metric */
+    const char **group;    /* likewise */
     double *factor;
-    pp_rate *rate; /* of items, and of the job as the last */
-    part *parts;   /* of the step's time, by value */
+    pp_rate *rate;       /* of items, and of the job as the last */
+    part *parts;         /* of the step's time, by value */
+    pp_sum_part *errors; /* of these, in a sum */
     size_t n_parts;
     double told;     /* what they are of a step */
     double *samples; /* of the metric, sorted */
@@ -60,9 +64,9 @@ static void find_parts(work *w, pp_metric metric)
     w->told = 0;
     for (size_t i = 0; i < t->n; i++)
         if (isfinite(w->value[i]) && t->share[i] > 0)
-            w->parts[w->n_parts++] = (part){w->value[i], w->error[i], t->share[i], i};
+            w->parts[w->n_parts++] = (part){w->value[i], w->error[i], t->share[i], w->group[i], i};
     if (t->busy && t->idle.value > 0 && is_0_in_gaps(metric))
-        w->parts[w->n_parts++] = (part){0, 0, t->idle.value, t->n};
+        w->parts[w->n_parts++] = (part){0, 0, t->idle.value, NULL, t->n};
     for (size_t i = 0; i < w->n_parts; i++)
         w->told += w->parts[i].share;
     qsort(w->parts, w->n_parts, sizeof *w->parts, compare_parts);
@@ -103,19 +107,19 @@ static pp_figure quantile_of_parts(work *w, double p)
 static pp_figure mean_of_parts(work *w)
 {
     pp_figure mean = {0, 0};
-    double variance = 0;
     for (size_t i = 0; i < w->time->n; i++)
         w->factor[i] = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
         const part *p = &w->parts[i];
         mean.value += p->share * p->value / w->told;
-        variance += pow(p->share * p->error / w->told, 2);
+        w->errors[i] = (pp_sum_part){p->group, p->share * p->error / w->told};
         if (p->item < w->time->n)
             w->factor[p->item] = p->value / w->told;
     }
     const double of_time = pp_usage_time_error(w->time, w->factor);
     const double of_step = pp_usage_step_error(w->time, mean.value);
-    mean.standard_error = sqrt(variance + of_time * of_time + of_step * of_step);
+    mean.standard_error =
+        sqrt(pp_sum_variance(w->errors, w->n_parts) + of_time * of_time + of_step * of_step);
     return mean;
 }
 
@@ -124,7 +128,8 @@ static pp_figure mean_of_parts(work *w)
 static pp_figure achieved_of_parts(work *w)
 {
     pp_figure achieved = {0, 0};
-    double variance = 0, of_job = 0;
+    double of_clocks = 0, of_job = 0;
+    size_t n = 0;
     for (size_t i = 0; i < w->time->n; i++)
         w->factor[i] = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
@@ -134,15 +139,15 @@ static pp_figure achieved_of_parts(work *w)
         const pp_rate *r = &w->rate[p->item];
         const double of_clock = p->share * p->value * r->error / w->told;
         achieved.value += p->share * p->value * r->value / w->told;
-        variance += pow(p->share * p->error * r->value / w->told, 2) +
-                    (r->of_job ? 0 : of_clock * of_clock);
+        w->errors[n++] = (pp_sum_part){p->group, p->share * p->error * r->value / w->told};
+        of_clocks += r->of_job ? 0 : of_clock * of_clock;
         of_job += r->of_job ? of_clock : 0;
         w->factor[p->item] = p->value * r->value / w->told;
     }
     const double of_time = pp_usage_time_error(w->time, w->factor);
     const double of_step = pp_usage_step_error(w->time, achieved.value);
-    achieved.standard_error =
-        sqrt(variance + of_job * of_job + of_time * of_time + of_step * of_step);
+    achieved.standard_error = sqrt(pp_sum_variance(w->errors, n) + of_clocks + of_job * of_job +
+                                   of_time * of_time + of_step * of_step);
     return achieved;
 }
 
@@ -286,7 +291,7 @@ static bool find_metric(work *w, pp_usage_metric *m)
         m->most = (pp_figure){w->samples[w->n_samples - 1], 0};
     if (find_time_of_kernels(w, m))
         return true;
-    pp_item_values(w->estimates, w->time->busy, m->metric, w->value, w->error);
+    pp_item_values(w->estimates, w->time->busy, m->metric, w->value, w->error, w->group);
     return (info->kind == PP_METRIC_SHARE && !info->time_of_kernels && find_of_layers(w, m)) ||
            find_of_windows(w, m);
 }
@@ -297,19 +302,24 @@ int pp_usage_metrics_find(const pp_activity *activity, const pp_estimates *estim
     const size_t n = time->n + 1;
     PP_CLEANUP_FREE double *value = calloc(n, sizeof *value);
     PP_CLEANUP_FREE double *error = calloc(n, sizeof *error);
+    PP_CLEANUP_FREE const char **group = calloc(n, sizeof(const char *));
+    PP_CLEANUP_FREE pp_sum_part *errors = calloc(n, sizeof *errors);
     PP_CLEANUP_FREE double *factor = calloc(n, sizeof *factor);
     PP_CLEANUP_FREE pp_rate *rate = calloc(estimates->n_items + 1, sizeof *rate);
     PP_CLEANUP_FREE part *parts = calloc(n, sizeof *parts);
     PP_CLEANUP_FREE double *samples = calloc(activity->n_samples + 1, sizeof *samples);
     PP_CLEANUP_FREE pp_time_range *dwells = calloc(activity->n_batches + 1, sizeof *dwells);
     usage->metrics = calloc(PP_METRIC_COUNT, sizeof *usage->metrics);
-    if (!value || !error || !factor || !rate || !parts || !samples || !dwells || !usage->metrics)
+    if (!value || !error || !group || !errors || !factor || !rate || !parts || !samples ||
+        !dwells || !usage->metrics)
         return pp_error_nomem(err);
     work w = {.activity = activity,
               .estimates = estimates,
               .time = time,
               .value = value,
               .error = error,
+              .group = group,
+              .errors = errors,
               .factor = factor,
               .rate = rate,
               .parts = parts,

@@ -18,11 +18,12 @@ static uint32_t digest(uint32_t hash, const char *text)
     return hash;
 }
 
-/* Names of workloads are the API server's, but for runs that were imported. */
+/* Names of workloads are the API server's, but for labels and for runs that were imported. */
 static size_t add_clean(char *to, size_t at, size_t room, const char *text, bool *changed)
 {
     for (; *text && at + 1 < room; text++) {
         const char c = (char)tolower((unsigned char)*text);
+        *changed |= c != *text; /* names that differ in case are two workloads' */
         const bool fits = isalnum((unsigned char)c) || (c == '-' && at > 0) ||
                           (c == '.' && at > 0 && isalnum((unsigned char)to[at - 1]));
         *changed |= !fits;
@@ -36,8 +37,13 @@ static size_t add_clean(char *to, size_t at, size_t room, const char *text, bool
 void pp_pattern_name(const char *kind, const char *name, char ret[PP_PATTERN_NAME])
 {
     enum { DIGEST = 9 }; /* "-01234567" */
-    bool changed = false;
-    size_t at = add_clean(ret, 0, 64, kind, &changed);
+    char lower[64];      /* no two kinds differ in case alone */
+    size_t n = 0;
+    for (; kind[n] && n + 1 < sizeof lower; n++)
+        lower[n] = (char)tolower((unsigned char)kind[n]);
+    lower[n] = '\0';
+    bool changed = kind[n] != '\0';
+    size_t at = add_clean(ret, 0, sizeof lower, lower, &changed);
     at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, "-", &changed);
     at = add_clean(ret, at, PP_PATTERN_NAME - DIGEST, name, &changed);
     while (at > 0 && !isalnum((unsigned char)ret[at - 1]))

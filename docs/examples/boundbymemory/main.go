@@ -166,6 +166,8 @@ func (p *pattern) verdict() string {
 	switch {
 	case bound == "" || bound == "Unknown":
 		return "not known, too little was measured: " + told
+	case p.condition("Bound") == "Unknown":
+		return fmt.Sprintf("not sure, %s leads by nobody knows how much: %s", bound, told)
 	case p.condition("Bound") != "True":
 		return fmt.Sprintf("not sure, %s leads by little: %s", bound, told)
 	case bound == "Memory":

@@ -21,11 +21,12 @@ static double normal(void)
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
+enum { RUNS = 4000, MOST = 8 };
+
 /* Root mean square of the merged figure's error over what it says, of n with that error which
  * differ by `between`. */
 static double z_of(size_t n, double error, double between)
 {
-    enum { RUNS = 4000, MOST = 8 };
     double sum = 0;
     for (int run = 0; run < RUNS; run++) {
         pp_figure figures[MOST];
@@ -47,6 +48,39 @@ static void test_errors_hold(void **state)
         if (n > 2) /* of two that differ nobody knows by how much */
             assert_true(unlike > 0.8 && unlike < 1.5);
     }
+}
+
+/* Root mean square of the errors that are said over that of those made, of n figures as above, of
+ * which each counts by `age` less than the next. */
+static double said_over_made(size_t n, double error, double between, double age)
+{
+    double said = 0, made = 0, weights[MOST];
+    for (size_t i = 0; i < n; i++)
+        weights[i] = pow(age, (double)(n - 1 - i));
+    for (int run = 0; run < RUNS; run++) {
+        pp_figure figures[MOST];
+        for (size_t i = 0; i < n; i++)
+            figures[i] = (pp_figure){10 + hypot(error, between) * normal(), error};
+        const pp_figure f = pp_figure_merge(figures, weights, n);
+        said += pow(f.standard_error, 2);
+        made += pow(f.value - 10, 2);
+    }
+    return sqrt(said / made);
+}
+
+/* Old ones count less, and are no less apart. */
+static void test_errors_hold_of_any_age(void **state)
+{
+    (void)state;
+    for (size_t n = 2; n <= 8; n += 3)
+        for (double age = 1; age > 0.05; age /= 4) {
+            const double unlike = said_over_made(n, 0.5, 2.7, age);
+            const double alike = said_over_made(n, 0.5, 0, age);
+            print_message("%zu sessions, each counts %.2f of the next: %.2f of the error where "
+                          "they differ, %.2f alike\n",
+                          n, age, unlike, alike);
+            assert_true(unlike > 0.9 && unlike < 1.15 && alike > 0.95 && alike < 1.6);
+        }
 }
 
 static void test_figures(void **state)
@@ -115,6 +149,9 @@ static void test_none_does_not_outweigh_some(void **state)
     assert_true(f.standard_error > 0.1 && f.standard_error < 0.2);
     f = pp_figure_merge(three, NULL, 3);
     assert_true(f.value > 0.15 && f.value < 0.23 && f.standard_error > 0.05);
+    const pp_figure unsure[] = {{0.3, 0.3}, {0, 0}, {0.3, 0.3}, {0.3, 0.3}};
+    f = pp_figure_merge(unsure, NULL, 4);
+    assert_true(f.value > 0.2 && f.standard_error > 0.1);
     const pp_figure none[] = {{0, 0}, {0, 0}, {0, 0}};
     f = pp_figure_merge(none, NULL, 3);
     assert_true(f.value == 0 && f.standard_error == 0);
@@ -194,6 +231,36 @@ static void test_a_single_session(void **state)
     assert_true(merged->step_ns.standard_error < 2e4);
     pp_usage_free(merged);
     free_all(u, 2);
+}
+
+/* Two bounds with the same share on average: where one has more the other has less. That the first
+ * leads by two of its errors must be as rare as chance (t with 4 degrees of freedom: 11.6 %). */
+static void test_the_lead_of_shares_of_one_whole(void **state)
+{
+    (void)state;
+    enum { SESSIONS = 5 };
+    static const char *const names[SESSIONS] = {"a", "b", "c", "d", "e"};
+    int sure = 0;
+    for (int run = 0; run < RUNS; run++) {
+        pp_usage *u[SESSIONS];
+        pp_merge_input in[SESSIONS];
+        for (int i = 0; i < SESSIONS; i++) {
+            const double part = 0.5 + 0.02 * normal();
+            u[i] = usage(10, 0.5, PP_USAGE_LAYERS, true);
+            u[i]->bounds[PP_BOUND_MEMORY] = (pp_figure){part, 0.002};
+            u[i]->bounds[PP_BOUND_LAUNCH] = (pp_figure){1 - part, 0.002};
+            in[i] = (pp_merge_input){names[i], NOW, u[i]};
+        }
+        pp_usage *merged = NULL;
+        pp_figure lead;
+        assert_int_equal(pp_usage_merge(in, SESSIONS, NOW, &merged, NULL), 0);
+        (void)pp_usage_bound(merged, &lead);
+        sure += lead.value > 2 * lead.standard_error;
+        pp_usage_free(merged);
+        free_all(u, SESSIONS);
+    }
+    print_message("sure of a lead that is none: %.1f %%\n", 100.0 * sure / RUNS);
+    assert_true(sure > RUNS / 20 && sure < RUNS * 14 / 100);
 }
 
 static void test_old_sessions_count_less(void **state)
@@ -281,6 +348,20 @@ static void test_another_model_begins_anew(void **state)
     assert_string_equal(kept(nothing, four, 4, (pp_merge_left){0, 0}), "abcd");
 }
 
+/* Shares of elapsed time are no part of what is averaged, and so of what is counted. */
+static void test_other_times_are_left_out(void **state)
+{
+    (void)state;
+    static const char *const all[] = {"a", "b", "c", "c"};
+    pp_usage *u[] = {trains("M", "1", "8"), trains("M", "1", "8"), trains("M", "1", "8"),
+                     trains("M", "1", "8")};
+    u[0]->busy = u[2]->busy = false;
+    assert_string_equal(kept(u, all, 4, (pp_merge_left){0, 0}), "bc");
+    pp_usage *elapsed[] = {trains("M", "1", "8"), trains("M", "1", "8")};
+    elapsed[1]->busy = false;
+    assert_string_equal(kept(elapsed, all, 2, (pp_merge_left){0, 0}), "b");
+}
+
 /* Pipeline stages: what a session's GPUs train is one set, whatever GPU has which. */
 static void test_sessions_of_several_models(void **state)
 {
@@ -347,6 +428,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_hold),
+        cmocka_unit_test(test_errors_hold_of_any_age),
+        cmocka_unit_test(test_the_lead_of_shares_of_one_whole),
+        cmocka_unit_test(test_other_times_are_left_out),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_the_newest_peak),
         cmocka_unit_test(test_a_single_session),

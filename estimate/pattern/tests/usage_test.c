@@ -283,6 +283,41 @@ static void test_errors_hold(void **state)
     steps_differ = 20;
 }
 
+/* Layers that are known together alone have one error, which their sum has in full. */
+static void test_errors_of_a_group(void **state)
+{
+    (void)state;
+    enum { DRAWS = 200 };
+    static char group[] = "a and others";
+    const double error = 0.1;
+    double sum = 0, busy = 0, dram = 0, at_step = 0;
+    for (int i = 0; i < ITEMS; i++) {
+        at_step += training[i].us * training[i].dram / step_us;
+        busy += i < LAYERS ? training[i].us : 0;
+        dram += i < LAYERS ? training[i].us * training[i].dram : 0;
+    }
+    for (int draw = 0; draw < DRAWS; draw++) {
+        world *w = make(0.0001);
+        const double mean = dram / busy + error * normal();
+        for (size_t i = 0; i < w->estimates.n_estimates; i++) {
+            pp_estimate *e = &w->values[i];
+            if (e->metric != PP_METRIC_DRAM_ACTIVE || e->item >= LAYERS)
+                continue;
+            e->mean = e->standard_error = (double)NAN;
+            e->group_name = group;
+            e->group_mean = mean;
+            e->group_standard_error = error;
+        }
+        pp_usage *u = find(w, 0);
+        const pp_figure m = metric_of(u, PP_METRIC_DRAM_ACTIVE)->mean;
+        sum += pow((m.value - at_step) / m.standard_error, 2);
+        pp_usage_free(u);
+        free(w);
+    }
+    print_message("z of a group's: %.2f\n", sqrt(sum / DRAWS));
+    assert_true(sqrt(sum / DRAWS) > 0.8 && sqrt(sum / DRAWS) < 1.25);
+}
+
 /* ---- what is told ---- */
 
 static void test_what_is_told(void **state)
@@ -655,6 +690,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_hold),
+        cmocka_unit_test(test_errors_of_a_group),
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_whose_idle_time_it_is),

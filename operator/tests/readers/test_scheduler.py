@@ -134,6 +134,9 @@ def test_it_follows_what_changes(cluster, kubeconfig, program):
         next(c for c in changed["status"]["conditions"] if c["type"] == "Bound").update(status="False", reason="Close")
         cluster.kubernetes.put(GROUP, "consumptionpatterns", changed)
         comes("gemm: not sure, FP32 leads by little")
+        next(c for c in changed["status"]["conditions"] if c["type"] == "Bound").update(status="Unknown", reason="ErrorUnknown")
+        cluster.kubernetes.put(GROUP, "consumptionpatterns", changed)
+        comes("gemm: not sure, FP32 leads by nobody knows how much")
         cluster.kubernetes.put(GROUP, "consumptionpatterns", changed, "DELETED")
         comes("gemm: not known")
     finally:

@@ -1,0 +1,27 @@
+#include "estimate/pattern/sum_error.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b)
+{
+    const pp_sum_part *x = a, *y = b;
+    return strcmp(x->group ? x->group : "", y->group ? y->group : "");
+}
+
+double pp_sum_variance(pp_sum_part *parts, size_t n)
+{
+    double variance = 0, common = 0;
+    if (n > 1)
+        qsort(parts, n, sizeof *parts, compare);
+    for (size_t i = 0; i < n; i++) {
+        const bool last = i + 1 == n || !parts[i].group || compare(&parts[i], &parts[i + 1]) != 0;
+        common += parts[i].error;
+        if (last) {
+            variance += common * common;
+            common = 0;
+        }
+    }
+    return variance;
+}
