@@ -286,7 +286,7 @@ static void on_reset(void *user)
 static void fail_read(reading *r, const pp_error *error)
 {
     pp_warn("api", "reading results: %s", error->message);
-    if (error->code == PP_ERR_UNAVAILABLE)
+    if (error->code == PP_ERR_UNAVAILABLE || error->code == PP_ERR_TIMEOUT)
         fail(r, PP_API_UNAVAILABLE, "the database is away, or took too long");
     else
         fail(r, PP_API_INTERNAL, "it could not be read");

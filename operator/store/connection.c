@@ -390,7 +390,9 @@ static verdict judge(const char *s, pp_error_code *ret_code)
     if (starts(s, "08") || starts(s, "53") || starts(s, "58") || strcmp(s, "25006") == 0 ||
         (starts(s, "57") && strcmp(s, "57014") != 0))
         return BROKEN;
-    if (strcmp(s, "23503") == 0)
+    if (strcmp(s, "57014") == 0)
+        *ret_code = PP_ERR_TIMEOUT;
+    else if (strcmp(s, "23503") == 0)
         *ret_code = PP_ERR_NOT_FOUND;
     else if (strcmp(s, "23505") == 0)
         *ret_code = PP_ERR_CONFLICT; /* a row of that key is there */

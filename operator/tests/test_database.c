@@ -11,6 +11,20 @@ void test_database_execute(const test_database *db, const char *sql)
     sql_execute(db->direct, sql);
 }
 
+void test_database_refuse(const test_database *db, bool refuse)
+{
+    char conninfo[SHARED_POSTGRES_CONNINFO], sql[256];
+    shared_postgres_conninfo(conninfo);
+    PGconn *beside = sql_connect(conninfo); /* nobody can disallow what he is connected to */
+    (void)snprintf(sql, sizeof sql, "ALTER DATABASE %s ALLOW_CONNECTIONS %s", PQdb(db->direct),
+                   refuse ? "false" : "true");
+    sql_execute(beside, sql);
+    PQfinish(beside);
+    if (refuse)
+        sql_execute(db->direct, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                "WHERE datname = current_database() AND pid <> pg_backend_pid()");
+}
+
 static bool is_ready(void *user)
 {
     return pp_store_ready(((api_server *)user)->op.store, NULL);

@@ -6,6 +6,7 @@
 #include "operator/tests/api_server.h"
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 
 typedef struct test_database {
     PGconn *direct; /* beside the store's; its time zone is UTC */
@@ -18,5 +19,7 @@ void test_database_make(test_database *db, const char *name, api_server *api);
 void test_database_done(test_database *db, api_server *api);
 /** The test fails where the statements do. */
 void test_database_execute(const test_database *db, const char *sql);
+/** Ends all other connections, and lets none in; or lets them in again. */
+void test_database_refuse(const test_database *db, bool refuse);
 
 #endif

@@ -415,7 +415,7 @@ static void the_newest_win(void **state)
     assert_non_null(strstr(text, "\nprecisionprobe_workloads_left_out 2\n"));
 }
 
-/* What was read stays while the database is away, but for what is gone by the cache. */
+/* What was read stays where nothing can be read, but for what is gone by the cache. */
 static void a_reading_that_fails_takes_nothing_away(void **state)
 {
     world *w = *state;
@@ -428,6 +428,40 @@ static void a_reading_that_fails_takes_nothing_away(void **state)
     test_database_execute(&w->database, "ALTER TABLE away RENAME TO session");
 }
 
+static void sessions_change_while_the_database_is_away(void **state)
+{
+    world *w = *state;
+    comes(w, GPT);
+    test_database_refuse(&w->database, true);
+    api_server_run_for(w->api, INT64_C(300000000)); /* it is seen that nobody is there */
+    assert_false(pp_store_ready(w->api->op.store, NULL));
+    session(w, 2, false);
+    goes(w, GPT);
+    session(w, 4, false);
+    goes(w, "precisionprobe_session_failed_timestamp_seconds");
+    session(w, 4, true);
+    comes(w, "\nprecisionprobe_session_failed_timestamp_seconds{session_namespace=\"ml\",session="
+             "\"failed\",reason=\"Incomplete\"} 5\n");
+    comes(w, DLRM);
+    test_database_refuse(&w->database, false);
+}
+
+static void one_that_is_slow_to_read_is_left_out(void **state)
+{
+    world *w = *state;
+    test_database_execute(
+        &w->database,
+        "ALTER TABLE usage RENAME TO usage_itself; CREATE VIEW usage AS SELECT * FROM usage_itself "
+        "WHERE session_uid <> 's-gpt' OR pg_sleep(30)::text = ''");
+    comes(w, "\nprecisionprobe_workload_info{" DLRM ",session=\"new\"");
+    PP_CLEANUP_FREE char *text = render(w);
+    assert_null(strstr(text, GPT));
+    assert_non_null(strstr(text, "\nprecisionprobe_workloads 2\n"));
+    assert_non_null(strstr(text, "\nprecisionprobe_workloads_left_out 1\n"));
+    test_database_execute(&w->database,
+                          "DROP VIEW usage; ALTER TABLE usage_itself RENAME TO usage");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -438,6 +472,8 @@ int main(void)
         TEST(only_the_leader_tells_them),
         TEST(the_newest_win),
         TEST(a_reading_that_fails_takes_nothing_away),
+        TEST(sessions_change_while_the_database_is_away),
+        TEST(one_that_is_slow_to_read_is_left_out),
         TEST(unlike_values_are_not_averaged),
         TEST(unlike_gpus_are_left_out),
         TEST(values_are_those_of_the_views), /* the last, whose database is left */

@@ -18,6 +18,7 @@ enum { MOST_SESSIONS = 5000 }; /* the newest, whose workloads are looked for */
 static const int64_t PAUSE_NS = 2 * SECOND;  /* between two readings */
 static const int64_t AGAIN_NS = 30 * SECOND; /* after one that failed */
 static const int64_t QUERY_NS = 15 * SECOND; /* of one query in the database */
+enum { MOST_TIMEOUTS = 3 };                  /* of a reading, until the database is too slow */
 
 /** A session that has ended, as the cache has it. */
 typedef struct ended {
@@ -56,8 +57,10 @@ struct pp_workload_metrics {
     pp_workload_figures figures;
     pp_buf page;
     pp_workload_page cut;
-    bool changed;
+    bool stale;   /* the page lacks a session that failed, or has one that is gone */
+    bool changed; /* results may be others */
     bool failing;
+    int timeouts;   /* of the reading */
     int64_t due_ns; /* monotonic */
     int64_t rest_ns;
 };
@@ -74,7 +77,7 @@ static void forget_session(struct pp_workload_metrics *m, const char *uid)
         return;
     HASH_DEL(m->ended, e);
     free(e);
-    m->changed = true;
+    m->changed = m->stale = true;
 }
 
 static void keep_session(struct pp_workload_metrics *m, const pp_session *session)
@@ -95,7 +98,7 @@ static void keep_session(struct pp_workload_metrics *m, const pp_session *sessio
     e->failed = session->phase == PP_SESSION_FAILED;
     e->at_ns = session->completion_ns;
     HASH_ADD_STR(m->ended, uid, e);
-    m->changed = true;
+    m->changed = m->stale = true;
 }
 
 void pp_workload_metrics_session(pp_operator *op, const pp_session *before, const pp_session *now)
@@ -399,11 +402,25 @@ static int write_text(workload *w, pp_workload_figures *f, pp_error *err)
     return rc;
 }
 
+/* One workload that takes too long to read is no reason to lack the others'. */
+static void leave_out(struct pp_workload_metrics *m, const pp_error *error)
+{
+    const workload *w = &m->next.items[m->at++];
+    pp_warn("metrics", "workload %s %s of namespace %s is left out: %s", w->kind, w->name, w->ns,
+            error->message);
+    pp_workload_figures_done(&m->figures);
+    read_next(m);
+}
+
 static void on_read(void *user, const pp_error *error)
 {
     struct pp_workload_metrics *m = user;
     pp_error err = {0};
     m->query = 0;
+    if (error && error->code == PP_ERR_TIMEOUT && ++m->timeouts < MOST_TIMEOUTS) {
+        leave_out(m, error);
+        return;
+    }
     if (error) {
         fail(m, error);
         return;
@@ -496,8 +513,7 @@ static void begin(struct pp_workload_metrics *m)
     for (size_t i = 0; i < n && i < MOST_SESSIONS; i++)
         (void)pp_strings_add(&uids, succeeded[i]->uid, NULL);
     m->changed = false;
-    drop_gone(m);
-    write_page(m); /* what has gone, goes at once, whether the database is there or not */
+    m->timeouts = 0;
     const pp_query query = {
         .kind = PP_QUERY_WORKLOADS, .known = &uids, .limit = m->op->config->metrics.workloads};
     start(m, &query, on_listed_row, on_listed_reset, on_listed);
@@ -518,7 +534,7 @@ static void lead(struct pp_workload_metrics *m)
     m->reader = pp_reader_new(m->op->loop, &options, &err);
     if (!m->reader)
         pp_warn("metrics", "reading workloads: %s", err.message);
-    m->changed = true;
+    m->changed = m->stale = true;
     rest(m, 0);
 }
 
@@ -549,6 +565,11 @@ void pp_workload_metrics_tick(pp_operator *op)
     }
     if (!m->reader)
         lead(m);
+    if (m->stale) { /* whether the database is there or not */
+        m->stale = false;
+        drop_gone(m);
+        write_page(m);
+    }
     if (m->reader && !m->query && now >= m->rest_ns && (m->changed || now >= m->due_ns) &&
         pp_reader_ready(m->reader))
         begin(m);
