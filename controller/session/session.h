@@ -330,13 +330,18 @@ typedef struct pp_session_stats {
     int64_t samples_joined;       /**< raw metric samples used by the last solution */
     int64_t samples_stored;       /**< sample rows */
     int64_t samples_deduplicated; /**< windows folded into a row that was there */
-    double samples_error;  /**< largest relative error of a mean from these rows; NaN: none */
-    double samples_spread; /**< how far windows are from their rows, as a share of a metric's
-                                range (estimate/items/estimates.h); NaN: not known */
-    unsigned metrics_seen; /**< bits of metrics with at least one raw sample */
-    bool samples_complete; /**< nothing is left to ask Prometheus for (pp_plan_complete) */
-    bool final_written;    /**< a solution marked final is in the store, with: */
-    int64_t final_layers;  /**< distinct names; in as many phases, on as many pods: */
+    double samples_error;    /**< largest relative error of a mean from these rows; NaN: none */
+    double samples_spread;   /**< how far windows are from their rows, as a share of a metric's
+                                  range (estimate/items/estimates.h); NaN: not known */
+    unsigned metrics_seen;   /**< bits of metrics with at least one raw sample */
+    unsigned metrics_partly; /**< of these, those of which a GPU has none; parts of GPUs (MIG) do
+                                  not count here */
+    int64_t gpus;            /**< whole GPUs that were named */
+    int64_t gpus_unseen;     /**< of the metric that most lack, those without a sample ... */
+    char gpu_unseen[97];     /**< ... and the first of them */
+    bool samples_complete;   /**< nothing is left to ask Prometheus for (pp_plan_complete) */
+    bool final_written;      /**< a solution marked final is in the store, with: */
+    int64_t final_layers;    /**< distinct names; in as many phases, on as many pods: */
     int64_t final_phases, final_pods;
     int64_t final_job_means; /**< estimates of kind job with a mean */
     int64_t final_own;       /**< layers' estimates with a mean of their own */

@@ -189,7 +189,25 @@ static bool too_early_for_samples(const pp_session_turn *turn)
         seen = turn->to->start_ns;
     bool more = !turn->obs->stats.samples_complete || turn->to->phase == PP_SESSION_COLLECTING;
     return more && turn->obs->now_ns < seen + SAMPLES_EXPECTED_AFTER &&
-           strcmp(before.reason, "NoSamples") != 0;
+           strcmp(before.reason, "NoSamples") != 0 && strcmp(before.reason, "GPUsMissing") != 0;
+}
+
+/* Of all metrics some GPU has samples, and of some another has none. */
+static void set_some_gpus_missing(pp_session_turn *turn, unsigned partly)
+{
+    const pp_session_stats *st = &turn->obs->stats;
+    char names[192];
+    pp_metric_names(partly, names, sizeof names);
+    if (too_early_for_samples(turn))
+        pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN,
+                       "WaitingForSamples",
+                       "Prometheus has no sample of %s for %lld of %lld profiled GPUs yet", names,
+                       (long long)st->gpus_unseen, (long long)st->gpus);
+    else
+        pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "GPUsMissing",
+                       "Prometheus has no sample of %s for %lld of %lld profiled GPUs, as %s; "
+                       "see that it scrapes the exporter of every node",
+                       names, (long long)st->gpus_unseen, (long long)st->gpus, st->gpu_unseen);
 }
 
 static void set_none_seen(pp_session_turn *turn)
@@ -231,6 +249,8 @@ static void set_metrics(pp_session_turn *turn)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE,
                        "PrometheusUnavailable", "Prometheus cannot be asked: %s",
                        turn->obs->prometheus_error);
+    else if (missing == 0 && (pp_metric_expected(asked) & st->metrics_partly))
+        set_some_gpus_missing(turn, pp_metric_expected(asked) & st->metrics_partly);
     else if (missing == 0)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_TRUE, "SamplesFound",
                        "Every metric has samples");

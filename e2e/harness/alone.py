@@ -273,7 +273,7 @@ class Operator:
                        "current-context": "alone"}, file)
         options = {"http__tlsPort": 0, "http__plainPort": 0, "http__bindAddress": "127.0.0.1", "http__drain": "0s",
                    "kubernetes__kubeconfig": kubeconfig, "postgres__conninfoFile": conninfo, "lease__enabled": False,
-                   "webhook__configurationName": "", "injection__image": "alone", "injection__nativeSidecar": "Always",
+                   "webhook__configurationName": "", "injection__image": "alone", "injection__nativeSidecar": "Always", "metrics__workloads": 200,
                    **self.values}
         config = {}
         for name, value in options.items():

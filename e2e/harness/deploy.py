@@ -264,7 +264,8 @@ class Deployment:
                 "--set", "postgres.existingSecret=postgres", "--set", "postgres.secretKey=conninfo",
                 "--set", f"config.prometheus.url=http://prometheus.{SERVICES}.svc:9090",
                 "--set", f"config.prometheus.collectionInterval={self.collect_interval}",
-                "--set", f"config.prometheus.scrapeInterval={self.scrape_interval}"]
+                "--set", f"config.prometheus.scrapeInterval={self.scrape_interval}",
+                "--set", "config.metrics.workloads=200"]
 
     def install(self, *more):
         """helm upgrade --install of the operator; returns when it is ready."""

@@ -1,6 +1,7 @@
 #include "operator/patterns/patterns.h"
 
 #include "common/cleanup.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "common/time.h"
 #include "controller/pattern_object.h"
@@ -95,6 +96,14 @@ static void send_status(delivery *w, const json_t *object)
     call_api(w, PP_KUBE_PATCH_JSON, "status", patch);
 }
 
+/* An object of that name may be another workload's: made by somebody else, or by names whose
+ * digests are the same. */
+static bool is_others(const delivery *w, const json_t *object)
+{
+    const json_t *wanted = pp_json_get(w->object, "spec", "workload", NULL);
+    return object && !json_equal(wanted, pp_json_get(object, "spec", "workload", NULL));
+}
+
 /* A namespace that is gone, or going, has no patterns. */
 static void on_object(void *user, json_t *object, const pp_error *error)
 {
@@ -105,6 +114,14 @@ static void on_object(void *user, json_t *object, const pp_error *error)
         w->again = w->stage == WRITTEN; /* past its retention until now, perhaps */
         w->stage = CREATED;
         call_api(w, PP_KUBE_CREATE, NULL, w->object);
+        return;
+    }
+    if (w->stage == ASKED && !error && is_others(w, object)) {
+        const json_t *meta = json_object_get(w->object, "metadata");
+        pp_warn(json_string_value(json_object_get(meta, "namespace")),
+                "ConsumptionPattern %s is of another workload: it is left alone",
+                json_string_value(json_object_get(meta, "name")));
+        pp_pending_call_free(w);
         return;
     }
     if ((w->stage == ASKED && !error) || made) {

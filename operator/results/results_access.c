@@ -128,9 +128,10 @@ static void end(question *q, pp_access verdict)
 static pp_access cannot_ask(pp_results_access *a, const char *what, const pp_error *error)
 {
     const int64_t now = pp_time_monotonic();
-    if (!a->told_ns || now - a->told_ns >= TOLD_EVERY_NS)
+    if (!a->told_ns || now - a->told_ns >= TOLD_EVERY_NS) {
         pp_warn("api", "%s: %s", what, error->message);
-    a->told_ns = now;
+        a->told_ns = now;
+    }
     return PP_ACCESS_UNAVAILABLE;
 }
 
@@ -159,13 +160,17 @@ static void on_identity(void *user, const pp_kube_identity *who, const pp_error 
         end(q, PP_ACCESS_UNKNOWN);
         return;
     }
+    if (!q->done) { /* who asked has gone */
+        end(q, PP_ACCESS_UNAVAILABLE);
+        return;
+    }
     q->who = number_of(who->username);
     const pp_kube_access access = {.user = who->user,
                                    .verb = *q->name ? "get" : "list",
                                    .resource = q->resource,
                                    .ns = q->ns,
                                    .name = q->name};
-    q->review = q->done ? pp_kube_access_ask(q->access->kube, &access, on_access, q, &err) : NULL;
+    q->review = pp_kube_access_ask(q->access->kube, &access, on_access, q, &err);
     if (!q->review)
         end(q, cannot_ask(q->access, "whether a user may read results", &err));
 }

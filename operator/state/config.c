@@ -94,7 +94,7 @@ static const pp_config_option options[] = {
     {"metrics.layers", PP_CONFIG_INTEGER, AT(metrics.layers), "20", 1, 200, NULL,
      "Layers of a workload that /metrics tells apart, those that take most time; the rest is "
      "summed"},
-    {"metrics.workloads", PP_CONFIG_INTEGER, AT(metrics.workloads), "200", 0, 1000, NULL,
+    {"metrics.workloads", PP_CONFIG_INTEGER, AT(metrics.workloads), "0", 0, 1000, NULL,
      "Workloads that /metrics tells, those whose sessions ended last; 0: none"},
     {"owner.deployment", PP_CONFIG_STRING, AT(owner.deployment), "", 0, 0, NULL,
      "Deployment in the operator's namespace that owns what the operator creates for itself "

@@ -81,15 +81,18 @@ static const char figures_sql[] =
 
 /* One descent of the key's index per GPU and metric and day. */
 static const char seen_sql[] =
-    "SELECT m.metric "
+    "SELECT m.metric, count(*) FILTER (WHERE whole), count(*) FILTER (WHERE whole AND NOT has), "
+    " min(g.gpu) FILTER (WHERE whole AND NOT has) "
     "FROM (SELECT min(t.observed_first_ns) + min(c.prometheus_shift_ns) AS first, "
     "  max(t.observed_last_ns) + min(c.prometheus_shift_ns) AS last "
     " FROM target t JOIN session c ON c.uid = t.session_uid WHERE t.session_uid = $1) r, "
-    "(SELECT DISTINCT unnest(gpus) AS gpu FROM process WHERE session_uid = $1) g, "
-    "unnest($3::text[]) AS m (metric) "
-    "WHERE (SELECT max(s.at_ns) FROM metric_sample s WHERE s.gpu_uuid = g.gpu "
+    "(SELECT gpu, gpu NOT LIKE 'MIG-%' AS whole FROM "
+    " (SELECT DISTINCT unnest(gpus) AS gpu FROM process WHERE session_uid = $1) d) g, "
+    "unnest($3::text[]) AS m (metric), "
+    "LATERAL (SELECT (SELECT max(s.at_ns) FROM metric_sample s WHERE s.gpu_uuid = g.gpu "
     " AND s.metric = m.metric AND s.source = 'prometheus' AND s.at_ns >= r.first "
-    " AND s.at_ns <= r.last + $2) IS NOT NULL";
+    " AND s.at_ns <= r.last + $2) IS NOT NULL AS has) h "
+    "GROUP BY m.metric HAVING bool_or(has)";
 
 enum { KNOWN, TARGETS, FIGURES }; /* then the metrics seen */
 
@@ -191,8 +194,18 @@ static void take_figures(pp_session_stats *all, const PGresult *r, int row)
 static void take_seen(pp_session_stats *all, const PGresult *r, int row)
 {
     pp_metric metric = PP_METRIC_COUNT;
-    if (pp_metric_from_name(pp_row_text(r, row, 0), &metric) == 0)
-        all->metrics_seen |= 1U << metric;
+    if (pp_metric_from_name(pp_row_text(r, row, 0), &metric) < 0)
+        return;
+    all->metrics_seen |= 1U << metric;
+    all->gpus = pp_row_int(r, row, 1, 0);
+    const int64_t without = pp_row_int(r, row, 2, 0);
+    if (without > 0)
+        all->metrics_partly |= 1U << metric;
+    if (without > all->gpus_unseen) {
+        const char *gpu = pp_row_text(r, row, 3);
+        all->gpus_unseen = without;
+        (void)snprintf(all->gpu_unseen, sizeof(all->gpu_unseen), "%s", gpu ? gpu : "");
+    }
 }
 
 static int stats_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

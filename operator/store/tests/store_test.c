@@ -2363,6 +2363,12 @@ static void statistics(void **state)
     assert_int_equal(s.session.samples_deduplicated, 2);
     assert_true(s.session.samples_error == 0.0025 && s.session.samples_spread == 0.125);
     assert_int_equal(s.session.metrics_seen, 1U << PP_METRIC_GPU_UTIL | 1U << PP_METRIC_SM_ACTIVE);
+    assert_true(s.session.metrics_partly == 0 && s.session.gpus == 1);
+    sql_execute(f->direct, "UPDATE process SET gpus = gpus || '{GPU-x,GPU-y,MIG-z}'");
+    s = stats_of(f, "s1");
+    assert_int_equal(s.session.metrics_partly, s.session.metrics_seen);
+    assert_true(s.session.gpus == 3 && s.session.gpus_unseen == 2);
+    assert_string_equal(s.session.gpu_unseen, "GPU-x");
     assert_true(s.session.final_written);
     assert_int_equal(s.session.final_layers, 1);
     assert_int_equal(s.session.final_job_means, 2);
