@@ -210,7 +210,15 @@ def psql(conninfo, sql):
     return (done.stdout.splitlines(), "") if done.returncode == 0 else ([], done.stderr)
 
 
-def check_postgres(state, database):
+def check_bounds(rows, text):
+    """The panel's are those of the operator's metrics, to which several GPUs are one workload, too."""
+    ours = dict(row.split("|") for row in rows)
+    of = re.findall(r'(?m)^precisionprobe_workload_bound_ratio{workload_namespace="ml",.*workload_name="dlrm",bound="(\w+)"} (\S+)$', text)
+    wrong = [(bound, value, ours.get(bound)) for bound, value in of if abs(float(value) - float(ours.get(bound, 0))) > 1e-12]
+    check("postgres.json: what bounds a step is as at /metrics", of and not wrong, wrong or "no bound is exported")
+
+
+def check_postgres(state, database, text):
     folder = pathlib.Path(state).read_text().strip()
     conninfo = (pathlib.Path(folder) / "conninfo").read_text().strip() + f" dbname={database}"
     for variable in board("postgres.json")["templating"]["list"]:
@@ -224,6 +232,8 @@ def check_postgres(state, database):
         check(f"a variable that is not known: {title}", "$" not in sql, sql)
         rows, error = psql(conninfo, sql)
         check(title, len(rows) > 0, error or "no rows")
+        if "What bounds a step" in title:
+            check_bounds(rows, text)
         if kind == "timeseries":
             check(f"{title}: over time", "$__timeFilter(" in target["rawSql"] and " AS time" in target["rawSql"])
 
@@ -241,7 +251,7 @@ def main():
     promtool("check", "rules", RULES)
     promtool("test", "rules", ROOT / "charts/tests/rules_test.yaml")
     check_prometheus(text)
-    check_postgres(args.postgres, args.database)
+    check_postgres(args.postgres, args.database, text)
     if FAILURES:
         sys.exit(f"{len(FAILURES)} failed")
 
