@@ -72,6 +72,7 @@ static const char data_sql[] =
     " FROM usage_metric WHERE pod_uid = 'p-new0';"
     "INSERT INTO pattern_share SELECT 'ml', 'Job', 'dlrm', kind, name, share, share_stderr "
     " FROM usage_share WHERE pod_uid = 'p-new0';"
+    "UPDATE usage_share SET name = 'Latency' WHERE pod_uid = 'p-new1' AND name = 'Launch';"
     "INSERT INTO fit (session_uid, pod_uid, gpu_uuid, metric, windows, dropped_samples, "
     " repeated_samples, judged, explained) SELECT session_uid, pod_uid, gpu_uuid, 'sm_active', 9, "
     " 0, 0, true, 0.75 FROM attribution;"
