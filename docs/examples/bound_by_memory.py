@@ -103,7 +103,10 @@ def main(namespace, once):
     patterns, said = Patterns(namespace), {}
 
     def say():
-        for job, workload in running_jobs(namespace).items():
+        running = running_jobs(namespace)
+        for gone in set(said) - set(running):
+            del said[gone]
+        for job, workload in running.items():
             answer = verdict(patterns.known.get(workload))
             if said.get(job) != answer:
                 said[job] = answer

@@ -31,14 +31,14 @@ TOLERANCE = 5  # as a session has it that says nothing else
 REDUCTION = 95  # per cent of windows, at least
 ERROR = 1  # per cent of any mean, at most
 RECORDINGS = {"demo": 250, "in_step": 250, "regression": 100, "h200": 100}  # of cli/tests/recordings: windows in ms
-KINDS = ("sessions_of", "sessions", "session", "layers", "quality", "kernels", "waits", "copies", "ranks", "timeline", "patterns",
-         "pattern", "workloads", "workload")
+KINDS = ("sessions_of", "sessions", "session", "layers", "quality", "kernels", "waits", "copies", "ranks", "rank_items", "timeline",
+         "patterns", "pattern", "workloads", "workload")
 
 
 def run(*command, **more):
     done = subprocess.run([str(part) for part in command], text=True, capture_output=True, check=False, **more)
     if done.returncode != 0:
-        sys.exit(f"{command[0]}: {done.stderr.strip()[-2000:]}")
+        sys.exit(f"{command[0]}: {done.stderr.strip()[-2000:] or done.returncode}")
     return done.stdout
 
 

@@ -6,6 +6,7 @@ tests share. The last column of the table in docs/architecture.md is what that f
 whatever way, calls it, and no folder or library another. And a README names the files of its folder.
 """
 import collections
+import itertools
 import json
 import os
 import re
@@ -97,9 +98,16 @@ def without_comments_and_texts(text):
     return re.sub(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)", "", text)
 
 
+def nearness(name, other):
+    """How much of the path of their folders is the same; most where it is all of it."""
+    ours, theirs = os.path.dirname(name).split("/"), os.path.dirname(other).split("/")
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs)))
+    return (ours == theirs, same)
+
+
 def calls(names):
-    """{file: {file: [functions of it that are called]}} of all that are no tests. Files of one folder call their own
-    before those of that name in others; programs' main() is nobody's to call."""
+    """{file: {file: [functions of it that are called]}} of all that are no tests. Of functions of one name, as programs may
+    have that are never linked together, a file calls that which is nearest to it; programs' main() is nobody's to call."""
     texts = {name: without_comments_and_texts(read(name)) for name in names if name.endswith(".c")
              and "/tests/" not in name and not name.startswith("e2e/")}
     defined = collections.defaultdict(dict)
@@ -109,7 +117,7 @@ def calls(names):
     found = {name: collections.defaultdict(list) for name in texts}
     for name, text in texts.items():
         for word in sorted(set(NAME.findall(text)) & set(defined)):
-            of = defined[word].get(os.path.dirname(name)) or next(iter(defined[word].values()))
+            of = max(defined[word].values(), key=lambda other: nearness(name, other))
             if of != name:
                 found[name][of].append(word)
     return found

@@ -55,12 +55,14 @@ typedef struct sums {
     double expected; /* what square is where variances are V_i */
     double variance; /* of value, so */
     double own;      /* the same of v_i alone */
+    double freedom;  /* of square (Satterthwaite): n - 1 where all a_i are 1 */
 } sums;
 
 /* With `between` as the variance between them. */
 static sums sum_up(const pp_figure *figures, const double *weights, size_t n, double between)
 {
     sums s = {0};
+    double ages2 = 0, weighted2 = 0;
     const limits l = limits_of(figures, n);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(figures[i].value))
@@ -73,9 +75,13 @@ static sums sum_up(const pp_figure *figures, const double *weights, size_t n, do
         s.expected += age;
         s.variance += w * age;
         s.own += w * w * own;
+        ages2 += age * age;
+        weighted2 += age * age * w;
     }
     s.value /= s.weight;
     s.expected -= s.variance / s.weight;
+    s.freedom = s.expected * s.expected /
+                (ages2 - 2 * weighted2 / s.weight + pow(s.variance / s.weight, 2));
     s.variance /= s.weight * s.weight;
     s.own /= s.weight * s.weight;
     for (size_t i = 0; i < n; i++)
@@ -85,7 +91,22 @@ static sums sum_up(const pp_figure *figures, const double *weights, size_t n, do
     return s;
 }
 
-pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_t n)
+/* By what two standard errors, of an estimate with so many degrees of freedom, are too few: JCGM
+ * 100:2008 (GUM), table G.2, of 95.45 %; between two of its rows by the inverse. */
+static double widening(double freedom)
+{
+    static const double factors[] = {13.97, 4.53, 3.31, 2.87, 2.65, 2.52, 2.43, 2.37,
+                                     2.32,  2.28, 2.25, 2.23, 2.21, 2.20, 2.18};
+    const size_t last = sizeof factors / sizeof *factors;
+    const double at = freedom > 1 ? fmin(freedom, (double)last) : 1; /* or not a number */
+    const size_t below = (size_t)at;
+    const double low = factors[below - 1], high = factors[below < last ? below : last - 1];
+    const double n = (double)below;
+    return (low + (high - low) * (1 / n - 1 / at) * n * (n + 1)) / 2;
+}
+
+/* `sure`: as many of two such errors hold as of two of a normal distribution's. */
+static pp_figure merge(const pp_figure *figures, const double *weights, size_t n, bool sure)
 {
     size_t known = 0, last = 0;
     for (size_t i = 0; i < n; i++)
@@ -102,7 +123,13 @@ pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_
     const double between = fmax(excess / (fixed.weight - fixed.weight2 / fixed.weight), 0);
     const sums s = sum_up(figures, weights, n, between);
     const double seen = s.expected > 0 ? s.square / s.expected * s.variance : 0;
-    return (pp_figure){s.value, sqrt(fmax(seen, s.own))};
+    const double by = sure ? widening(s.freedom) : 1;
+    return (pp_figure){s.value, sqrt(fmax(by * by * seen, s.own))};
+}
+
+pp_figure pp_figure_merge(const pp_figure *figures, const double *weights, size_t n)
+{
+    return merge(figures, weights, n, false);
 }
 
 /* ---- a usage ---- */
@@ -158,7 +185,7 @@ static void merge_sd(build *b)
 }
 
 /* Which share leads by how much is a figure of its own: of each usage, of the two that lead the
- * merged one. */
+ * merged one. Programs act on it, so that few sessions make it less sure. */
 static double lead_error_of(const build *b)
 {
     pp_bound first, second;
@@ -167,7 +194,7 @@ static double lead_error_of(const build *b)
         const pp_figure *x = &b->usages[i]->bounds[first], *y = &b->usages[i]->bounds[second];
         b->figures[i] = (pp_figure){x->value - y->value, x->standard_error + y->standard_error};
     }
-    return pp_figure_merge(b->figures, b->weights, b->n).standard_error;
+    return merge(b->figures, b->weights, b->n, true).standard_error;
 }
 
 /* Shares of a whole: their sum stays 1. */

@@ -1,5 +1,5 @@
 /*
- * Injected pods that run and are not heard from: named a minute after they could have been, and
+ * Injected pods that run and are not heard from: named 45 s after they could have been, and
  * no longer once they are.
  */
 #ifndef PP_OPERATOR_PODS_SILENT_H

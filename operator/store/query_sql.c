@@ -252,18 +252,31 @@ static const char ranks_sql[] = WITH_RANKS
     " ORDER BY workload_kind, workload_name, rank, pod_uid, process LIMIT $10::bigint) r ON true "
     "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process";
 
+/* n: the session's ranks, p: the page's items, o: of each of these what all ranks take. */
 static const char rank_items_sql[] = WITH_RANKS
-    "SELECT " HEAD "v.uid AS \"#uid\", r.workload_kind AS \"#kind\", r.workload_name AS \"#name\", "
-    "r.rank AS \"#rank\", r.pod_uid AS \"#pod\", r.process AS \"#process\", "
-    "r.layer AS \"#layer\", r.phase AS \"#phase\", r.workload_kind, r.workload_name, r.pod_name, "
-    "r.pod_uid, r.node, r.latest, r.process, r.rank, r.world_size, r.layer, r.phase, "
-    "r.calls_per_step, r.ms_per_step, r.others_ms_per_step "
-    "FROM v LEFT JOIN LATERAL (SELECT * FROM result_rank_item WHERE session_uid = v.uid "
-    " AND " UNKNOWN " AND (workload_kind, workload_name, rank, pod_uid, process, layer, phase) > "
-    "  ($5::text, $6::text, $7::bigint, $8::text, $9::bigint, $10::text, $11::text) "
-    " ORDER BY workload_kind, workload_name, rank, pod_uid, process, layer, phase "
-    " LIMIT $12::bigint) r ON true "
-    "ORDER BY r.workload_kind, r.workload_name, r.rank, r.pod_uid, r.process, r.layer, r.phase";
+    ", n AS MATERIALIZED (SELECT * FROM rank_now WHERE session_uid = (SELECT uid FROM v)), "
+    "p AS MATERIALIZED (SELECT n.*, k.layer, k.phase AS item_phase, k.calls, k.ns FROM v "
+    " CROSS JOIN n CROSS JOIN LATERAL (SELECT * FROM rank_item WHERE session_uid = n.session_uid "
+    "  AND pod_uid = n.pod_uid AND process = n.process AND " UNKNOWN
+    "  AND (n.workload_kind, n.workload_name, n.rank, n.pod_uid, n.process, layer, phase) > "
+    "   ($5::text, $6::text, $7::bigint, $8::text, $9::bigint, $10::text, $11::text)) k "
+    " ORDER BY n.workload_kind, n.workload_name, n.rank, n.pod_uid, n.process, k.layer, k.phase "
+    " LIMIT $12::bigint), "
+    "o AS MATERIALIZED (SELECT n.workload_kind, n.workload_name, k.layer, k.phase AS item_phase, "
+    "  array_agg(k.ns ORDER BY k.ns) AS sorted "
+    " FROM n JOIN rank_item k USING (session_uid, pod_uid, process) "
+    " WHERE (n.workload_kind, n.workload_name, k.layer, k.phase) IN "
+    "  (SELECT workload_kind, workload_name, layer, item_phase FROM p) GROUP BY 1, 2, 3, 4) "
+    "SELECT " HEAD "v.uid AS \"#uid\", t.workload_kind AS \"#kind\", t.workload_name AS \"#name\", "
+    "t.rank::bigint AS \"#rank\", t.pod_uid AS \"#pod\", t.process::bigint AS \"#process\", "
+    "t.layer AS \"#layer\", t.item_phase AS \"#phase\", t.workload_kind, t.workload_name, "
+    "t.pod_name, t.pod_uid, t.node, " LATEST ", t.process, t.rank, t.world_size, t.layer, "
+    "t.item_phase AS phase, t.calls AS calls_per_step, t.ns / 1e6 AS ms_per_step, "
+    "median_of_others(o.sorted, array_position(o.sorted, t.ns)) / 1e6 AS others_ms_per_step "
+    "FROM v LEFT JOIN p t ON true "
+    "LEFT JOIN o USING (workload_kind, workload_name, layer, item_phase) "
+    "ORDER BY t.workload_kind, t.workload_name, t.rank, t.pod_uid, t.process, t.layer, "
+    "t.item_phase";
 
 /*
  * Steps whose intervals were kept one by one: those that batches of intervals hold. A step stands

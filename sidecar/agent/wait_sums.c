@@ -1,6 +1,7 @@
 #include "sidecar/agent/wait_sums.h"
 
 #include "common/cleanup.h"
+#include "common/json.h"
 #include "sidecar/agent/sum_part.h"
 #include "sidecar/agent/text.h"
 
@@ -145,14 +146,6 @@ static int place_call(uint32_t call, places *p, pp_wire_waits *ret, pp_error *er
     return 0;
 }
 
-static size_t place_of(const pp_strings *strings, const char *text)
-{
-    size_t i = 0;
-    while (i < strings->count && strcmp(strings->items[i], text) != 0)
-        i++;
-    return i;
-}
-
 /* What the program has written there is made fit for the wire. */
 static int place_site(uint32_t number, places *p, pp_wait_site_fn site, void *user,
                       pp_wire_waits *ret, pp_error *err)
@@ -163,7 +156,7 @@ static int place_site(uint32_t number, places *p, pp_wait_site_fn site, void *us
     if (number > 0 && site(user, number, &at, err) < 0)
         return -1;
     pp_text_clean(at.file);
-    const size_t place = place_of(&ret->files, at.file);
+    const size_t place = pp_strings_index(&ret->files, at.file);
     if (place == ret->files.count && pp_strings_add(&ret->files, at.file, err) < 0)
         return -1;
     p->sites[number].file = place + 1;

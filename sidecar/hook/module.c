@@ -1,5 +1,5 @@
 /* The extension module `_marks`: what the Python side can ask of the hook's C parts. */
-#include "hook.h"
+#include "sidecar/hook/hook.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * times into host times, and starts the sampler. Made with the system's means: Python's may have
  * been patched into green threads, in which a wait would stop the training.
  */
-#include "hook.h"
+#include "sidecar/hook/hook.h"
 
 #include <pthread.h>
 #include <signal.h>

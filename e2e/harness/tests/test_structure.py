@@ -50,6 +50,30 @@ def test_circles(files):
     assert [line.split(":")[0] for line in structure.circles(structure.calls(list(files)))] == ["a.c", "b.c", "c.c"]
 
 
+def test_calls_of_folders(files):
+    files["low/one.c"] = "int one(void)\n{\n    return 1;\n}\n"
+    files["low/in/two.c"] = "int two(void)\n{\n    return one();\n}\n"
+    files["high/a.c"] = "int a(void)\n{\n    return one();\n}\n"
+    files["common/b.c"] = "int b(void)\n{\n    return 1;\n}\n"
+    known = {**KNOWN, "low/in": {"folders": ["low"], "libraries": []}}
+
+    def wrong():
+        return structure.wrong_calls(structure.calls(list(files)), known)
+    assert wrong() == []
+    files["high/c.c"] = "int c(void)\n{\n    return two();\n}\n"  # by a declaration in a header that it may include
+    assert wrong() == ["high: may not call two of low/in (cmake/includes.json)"]
+    assert structure.circles(structure.folder_calls(structure.calls(list(files)))) == []
+    files["low/d.c"] = "int d(void)\n{\n    return two();\n}\n"
+    assert [line.split(":")[0] for line in structure.circles(structure.folder_calls(structure.calls(list(files))))] == ["low", "low/in"]
+
+
+def test_the_nearest_of_that_name_is_called(files):
+    for name in ("other/x.c", "low/near/x.c"):
+        files[name] = "int stop(void)\n{\n    return 1;\n}\n"
+    files["low/far/y.c"] = "int y(void)\n{\n    return stop();\n}\n"
+    assert list(structure.calls(list(files))["low/far/y.c"]) == ["low/near/x.c"]
+
+
 def test_the_table():
     row = "| low/ | what | common; uthash |\n"
     text = "| common/ | what | - |\n" + row + "| high/ | what | common, low/one.h |\n"

@@ -346,6 +346,7 @@ static const char *const kinds[PP_QUERY_KINDS] = {
     [PP_QUERY_WAITS] = "waits",
     [PP_QUERY_COPIES] = "copies",
     [PP_QUERY_RANKS] = "ranks",
+    [PP_QUERY_RANK_ITEMS] = "rank_items",
     [PP_QUERY_TIMELINE] = "timeline",
     [PP_QUERY_PATTERNS] = "patterns",
     [PP_QUERY_PATTERN] = "pattern",
@@ -381,7 +382,8 @@ static void read_one(bench *b, pp_reader *reader, const char *kind, const char *
                       .workload_name = fields[3],
                       .process = -1,
                       .limit = limit};
-    while (query.kind < PP_QUERY_KINDS && strcmp(kinds[query.kind], kind) != 0)
+    while (query.kind < PP_QUERY_KINDS &&
+           (!kinds[query.kind] || strcmp(kinds[query.kind], kind) != 0))
         query.kind++;
     if (query.kind == PP_QUERY_KINDS)
         fail("a kind of query that is not known", kind);

@@ -1,7 +1,7 @@
 /* Trainings of all kinds as optimizers' steps, forwards and backwards: are their steps found? */
 #include "common/tests/cmocka_all.h"
 
-#include "sidecar/hook/steps.h"
+#include "sidecar/hook/marks/steps.h"
 #include <string.h>
 
 typedef struct training {
