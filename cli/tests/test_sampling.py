@@ -32,15 +32,21 @@ def run(folder, python, model, seed, seconds, *options, sampled=0, **settings):
     laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
     command = [os.environ["PP_CLI"], "run", "--sampling-period", "100us", "--budget", "0.3", "--capture", "2s", *options,
                "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), str(seconds), str(folder / "enough")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={
+    end = time.monotonic() + 400
+    with open(folder / "stdout", "w+") as output, open(folder / "stderr", "w+") as said:
+        program = subprocess.Popen(command, stdout=output, stderr=said, env={
             **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"],
-            "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"}) as program:
-        while program.poll() is None and count_sampled(folder) < sampled:
-            time.sleep(0.5)
-        (folder / "enough").touch()
-        said = program.communicate(timeout=400)
-    assert program.returncode == 0, said[1]
-    return *said, json.loads((folder / "out/results.json").read_text())
+            "NVIDIA_VISIBLE_DEVICES": driver.GPU, "OMP_NUM_THREADS": "1"})
+        try:
+            while program.poll() is None and count_sampled(folder) < sampled and time.monotonic() < end:
+                time.sleep(0.5)
+            (folder / "enough").touch()
+            status = program.wait(timeout=max(end - time.monotonic(), 60))
+        finally:
+            program.kill()
+            program.wait()
+    assert status == 0, (folder / "stderr").read_text()
+    return (folder / "stdout").read_text(), (folder / "stderr").read_text(), json.loads((folder / "out/results.json").read_text())
 
 
 def fine_batches(folder):

@@ -337,11 +337,13 @@ typedef struct pp_session_stats {
     unsigned metrics_partly; /**< of these, those of which a GPU has none; parts of GPUs (MIG) do
                                   not count here */
     int64_t gpus;            /**< whole GPUs that were named */
-    int64_t gpus_unseen;     /**< of the metric that most lack, those without a sample ... */
-    char gpu_unseen[97];     /**< ... and the first of them */
-    bool samples_complete;   /**< nothing is left to ask Prometheus for (pp_plan_complete) */
-    bool final_written;      /**< a solution marked final is in the store, with: */
-    int64_t final_layers;    /**< distinct names; in as many phases, on as many pods: */
+    struct {
+        int64_t count;         /**< GPUs without a sample ... */
+        char gpu[97];          /**< ... and the first of them */
+    } unseen[PP_METRIC_COUNT]; /**< of metrics_partly */
+    bool samples_complete;     /**< nothing is left to ask Prometheus for (pp_plan_complete) */
+    bool final_written;        /**< a solution marked final is in the store, with: */
+    int64_t final_layers;      /**< distinct names; in as many phases, on as many pods: */
     int64_t final_phases, final_pods;
     int64_t final_job_means; /**< estimates of kind job with a mean */
     int64_t final_own;       /**< layers' estimates with a mean of their own */

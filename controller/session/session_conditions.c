@@ -192,22 +192,41 @@ static bool too_early_for_samples(const pp_session_turn *turn)
            strcmp(before.reason, "NoSamples") != 0 && strcmp(before.reason, "GPUsMissing") != 0;
 }
 
-/* Of all metrics some GPU has samples, and of some another has none. */
+/* Pods join late, and come back on other GPUs: a GPU that lacks samples is waited for. */
+static bool too_early_for_a_gpu(const pp_session_turn *turn)
+{
+    pp_condition before;
+    pp_session_previous_condition(turn->session, PP_CONDITION_METRICS_AVAILABLE, &before);
+    if (turn->obs->stats.samples_complete && turn->to->phase != PP_SESSION_COLLECTING)
+        return false;
+    if (strcmp(before.reason, "GPUsMissing") == 0)
+        return false;
+    return strcmp(before.reason, "WaitingForSamples") != 0 ||
+           turn->obs->now_ns < before.transition_ns + SAMPLES_EXPECTED_AFTER;
+}
+
+/* Of all metrics some GPU has samples, and of `partly` another has none. */
 static void set_some_gpus_missing(pp_session_turn *turn, unsigned partly)
 {
     const pp_session_stats *st = &turn->obs->stats;
     char names[192];
+    int most = 0;
     pp_metric_names(partly, names, sizeof names);
-    if (too_early_for_samples(turn))
+    for (int i = 0; i < PP_METRIC_COUNT; i++)
+        if ((partly & 1U << i) &&
+            (!(partly & 1U << most) || st->unseen[i].count > st->unseen[most].count))
+            most = i;
+    const long long without = (long long)st->unseen[most].count, all = (long long)st->gpus;
+    if (too_early_for_samples(turn) || too_early_for_a_gpu(turn))
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_UNKNOWN,
                        "WaitingForSamples",
                        "Prometheus has no sample of %s for %lld of %lld profiled GPUs yet", names,
-                       (long long)st->gpus_unseen, (long long)st->gpus);
+                       without, all);
     else
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE, "GPUsMissing",
                        "Prometheus has no sample of %s for %lld of %lld profiled GPUs, as %s; "
                        "see that it scrapes the exporter of every node",
-                       names, (long long)st->gpus_unseen, (long long)st->gpus, st->gpu_unseen);
+                       names, without, all, st->unseen[most].gpu);
 }
 
 static void set_none_seen(pp_session_turn *turn)

@@ -2250,9 +2250,16 @@ static void test_metrics_condition(void **state)
     assert_true(w.did.conditions[PP_CONDITION_METRICS_AVAILABLE].transition_ns == T(175));
     w.obs.stats.metrics_partly = 1U << PP_METRIC_SM_ACTIVE | 1U << PP_METRIC_POWER; /* not asked */
     w.obs.stats.gpus = 8;
-    w.obs.stats.gpus_unseen = 6;
-    (void)snprintf(w.obs.stats.gpu_unseen, sizeof w.obs.stats.gpu_unseen, "GPU-7");
-    (void)step(&w, 177);
+    w.obs.stats.unseen[PP_METRIC_SM_ACTIVE].count = 6;
+    w.obs.stats.unseen[PP_METRIC_POWER].count = 7;
+    (void)snprintf(w.obs.stats.unseen[PP_METRIC_SM_ACTIVE].gpu, 97, "GPU-7");
+    (void)step(&w, 177); /* a pod may have come just now */
+    assert_non_null(
+        strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples")->message,
+               "no sample of SMActive for 6 of 8 profiled GPUs yet"));
+    (void)step(&w, 221);
+    condition(&w, PP_CONDITION_METRICS_AVAILABLE, "WaitingForSamples");
+    (void)step(&w, 223);
     assert_non_null(strstr(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "GPUsMissing")->message,
                            "no sample of SMActive for 6 of 8 profiled GPUs, as GPU-7;"));
     assert_int_equal(condition(&w, PP_CONDITION_METRICS_AVAILABLE, "GPUsMissing")->status,

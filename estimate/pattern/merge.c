@@ -52,16 +52,17 @@ static double weight_at(const double *weights, size_t i)
  */
 typedef struct sums {
     double weight, weight2, value, square;
-    double expected; /* what square is where variances are V_i */
-    double variance; /* of value, so */
-    double own;      /* the same of v_i alone */
-    double freedom;  /* of square (Satterthwaite): n - 1 where all a_i are 1 */
+    double expected;    /* what square is where variances are V_i */
+    double variance;    /* of value, so */
+    double own;         /* the same of v_i alone */
+    double least, most; /* of the figures */
+    double freedom;     /* of square (Satterthwaite): n - 1 where all a_i are 1 */
 } sums;
 
 /* With `between` as the variance between them. */
 static sums sum_up(const pp_figure *figures, const double *weights, size_t n, double between)
 {
-    sums s = {0};
+    sums s = {.least = INFINITY, .most = -INFINITY};
     double ages2 = 0, weighted2 = 0;
     const limits l = limits_of(figures, n);
     for (size_t i = 0; i < n; i++) {
@@ -73,6 +74,8 @@ static sums sum_up(const pp_figure *figures, const double *weights, size_t n, do
         s.weight2 += w * w;
         s.value += w * figures[i].value;
         s.expected += age;
+        s.least = fmin(s.least, figures[i].value);
+        s.most = fmax(s.most, figures[i].value);
         s.variance += w * age;
         s.own += w * w * own;
         ages2 += age * age;
@@ -89,6 +92,16 @@ static sums sum_up(const pp_figure *figures, const double *weights, size_t n, do
             s.square += weight_at(weights, i) / (variance_of(&figures[i], &l) + between) *
                         pow(figures[i].value - s.value, 2);
     return s;
+}
+
+/* The variance between figures by their sums without one (DerSimonian and Laird). Two figures that
+ * lie so far apart differ by no more than that, whatever their weights make of it. */
+static double between_of(const sums *fixed)
+{
+    const double excess = fixed->square - fixed->expected;
+    const double between = excess / (fixed->weight - fixed->weight2 / fixed->weight);
+    const double most = pow(fixed->most - fixed->least, 2);
+    return excess > 0 ? fmin(between > 0 ? between : most, most) : 0;
 }
 
 /* By what two standard errors, of an estimate with so many degrees of freedom, are too few: JCGM
@@ -119,8 +132,7 @@ static pp_figure merge(const pp_figure *figures, const double *weights, size_t n
     if (!(limits_of(figures, n).least > 0)) /* all of them are 0, without doubt */
         return figures[last];
     const sums fixed = sum_up(figures, weights, n, 0);
-    const double excess = fixed.square - fixed.expected;
-    const double between = fmax(excess / (fixed.weight - fixed.weight2 / fixed.weight), 0);
+    const double between = between_of(&fixed);
     const sums s = sum_up(figures, weights, n, between);
     const double seen = s.expected > 0 ? s.square / s.expected * s.variance : 0;
     const double by = sure ? widening(s.freedom) : 1;

@@ -53,6 +53,7 @@ typedef enum stage { ASKED, CREATED, WRITTEN } stage;
 typedef struct delivery {
     pp_pending_call pending;
     stage stage;
+    bool looked;    /* it was there by the time that it was to be made */
     bool again;     /* it was gone by the time that its status was written */
     json_t *object; /* to be created */
     json_t *status; /* {"status": ...} */
@@ -108,7 +109,13 @@ static bool is_others(const delivery *w, const json_t *object)
 static void on_object(void *user, json_t *object, const pp_error *error)
 {
     delivery *w = user;
-    const bool made = w->stage == CREATED && (!error || error->code == PP_ERR_CONFLICT);
+    const bool made = w->stage == CREATED && !error;
+    if (w->stage == CREATED && error && error->code == PP_ERR_CONFLICT && !w->looked) {
+        w->looked = true; /* somebody else has made it: whose is it? */
+        w->stage = ASKED;
+        call_api(w, PP_KUBE_GET, NULL, NULL);
+        return;
+    }
     const bool gone = error && error->code == PP_ERR_NOT_FOUND;
     if (gone && (w->stage == ASKED || (w->stage == WRITTEN && !w->again))) {
         w->again = w->stage == WRITTEN; /* past its retention until now, perhaps */
@@ -125,7 +132,7 @@ static void on_object(void *user, json_t *object, const pp_error *error)
         return;
     }
     if ((w->stage == ASKED && !error) || made) {
-        send_status(w, error ? NULL : object);
+        send_status(w, object);
         return;
     }
     if (error && error->code != PP_ERR_NOT_FOUND && error->code != PP_ERR_DENIED)

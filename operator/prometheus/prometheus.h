@@ -1,6 +1,7 @@
 /*
  * Raw samples from Prometheus: instant queries with a range selector (POST /api/v1/query), whose
- * answer is a matrix with the samples' own stamps. What to ask and when is controller/plan's.
+ * answer is a matrix with the samples' own stamps. What to ask and when is
+ * controller/samples/plan's.
  *
  * Series become metrics of a GPU through a pp_metric_source, whatever pod, host or job they name.
  * Several series of one GPU and metric (a shared GPU repeats one per pod) are merged: one sample

@@ -102,8 +102,8 @@ typedef void (*pp_query_done_fn)(void *user, const pp_error *error);
 /**
  * Starts a query; its callbacks come from the loop, `done` last and once. -1 with
  * PP_ERR_UNAVAILABLE where too many wait, PP_ERR_INVALID for wrong arguments. Errors that `done`
- * gets: PP_ERR_UNAVAILABLE (the database is away, took too long, or has no schema),
- * PP_ERR_INTERNAL, PP_ERR_NOMEM, and what `row` set.
+ * gets: PP_ERR_UNAVAILABLE (the database is away, or has no schema), PP_ERR_TIMEOUT (it took too
+ * long), PP_ERR_INTERNAL, PP_ERR_NOMEM, and what `row` set.
  */
 int pp_reader_query(pp_reader *reader, const pp_query *query, pp_query_row_fn row,
                     pp_query_reset_fn reset, pp_query_done_fn done, void *user, pp_query_id *ret_id,

@@ -199,13 +199,12 @@ static void take_seen(pp_session_stats *all, const PGresult *r, int row)
     all->metrics_seen |= 1U << metric;
     all->gpus = pp_row_int(r, row, 1, 0);
     const int64_t without = pp_row_int(r, row, 2, 0);
-    if (without > 0)
-        all->metrics_partly |= 1U << metric;
-    if (without > all->gpus_unseen) {
-        const char *gpu = pp_row_text(r, row, 3);
-        all->gpus_unseen = without;
-        (void)snprintf(all->gpu_unseen, sizeof(all->gpu_unseen), "%s", gpu ? gpu : "");
-    }
+    if (without == 0)
+        return;
+    const char *gpu = pp_row_text(r, row, 3);
+    all->metrics_partly |= 1U << metric;
+    all->unseen[metric].count = without;
+    (void)snprintf(all->unseen[metric].gpu, sizeof(all->unseen[metric].gpu), "%s", gpu ? gpu : "");
 }
 
 static int stats_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)

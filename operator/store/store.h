@@ -12,7 +12,8 @@
  * A call returns -1 (and calls nothing) with PP_ERR_UNAVAILABLE when the queue is full, with
  * PP_ERR_INVALID for wrong arguments. Errors that callbacks get: PP_ERR_INVALID (the data is
  * refused by the database), PP_ERR_NOT_FOUND (session or target is not in the store),
- * PP_ERR_UNAVAILABLE (rights, schema, or given up), PP_ERR_NOMEM, PP_ERR_TOO_LARGE.
+ * PP_ERR_UNAVAILABLE (rights, schema, or given up), PP_ERR_TIMEOUT (cancelled), PP_ERR_NOMEM,
+ * PP_ERR_TOO_LARGE.
  *
  * Callbacks run on the loop's thread; they may call the store and free it. Times are ns since
  * 1970. Schema: migrations/; applied at every connect, under an advisory lock.

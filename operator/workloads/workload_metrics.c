@@ -38,6 +38,7 @@ typedef struct workload {
     pp_workload_text text;
     bool has_text;
     bool is_known; /* what is shown has it */
+    bool is_tried; /* and could not be read in time */
 } workload;
 
 typedef struct workloads {
@@ -60,8 +61,9 @@ struct pp_workload_metrics {
     bool stale;   /* the page lacks a session that failed, or has one that is gone */
     bool changed; /* results may be others */
     bool failing;
-    int timeouts;   /* of the reading */
-    int64_t due_ns; /* monotonic */
+    int timeouts;    /* of the reading */
+    pp_strings slow; /* UIDs of sessions that were not read in time: they come last */
+    int64_t due_ns;  /* monotonic */
     int64_t rest_ns;
 };
 
@@ -281,6 +283,21 @@ static void fail(struct pp_workload_metrics *m, const pp_error *error)
     rest(m, AGAIN_NS);
 }
 
+/* Of a workload that could not be read in time what was shown of it stays, of a session before. */
+static void keep_older(struct pp_workload_metrics *m, workload *to)
+{
+    for (size_t i = 0; i < m->shown.n; i++) {
+        workload *w = &m->shown.items[i];
+        if (w->has_text && strcmp(w->ns, to->ns) == 0 && strcmp(w->kind, to->kind) == 0 &&
+            strcmp(w->name, to->name) == 0) {
+            free_workload(to);
+            *to = *w;
+            *w = (workload){0};
+            return;
+        }
+    }
+}
+
 static void succeed(struct pp_workload_metrics *m)
 {
     for (size_t i = 0; i < m->next.n; i++) {
@@ -288,12 +305,17 @@ static void succeed(struct pp_workload_metrics *m)
         if (w)
             keep_text(w, &m->next.items[i]);
     }
+    for (size_t i = 0; m->timeouts > 0 && i < m->next.n; i++)
+        if (!m->next.items[i].has_text)
+            keep_older(m, &m->next.items[i]);
     m->failing = false;
     free_workloads(&m->shown);
     m->shown = m->next;
     m->next = (workloads){0};
+    drop_gone(m); /* meanwhile */
     write_page(m);
-    rest(m, PAUSE_NS);
+    m->changed = m->changed || m->timeouts > 0;
+    rest(m, m->timeouts > 0 ? AGAIN_NS : PAUSE_NS);
 }
 
 static const pp_cell *find(const pp_cell *cells, size_t n, pp_cell_section section,
@@ -402,14 +424,26 @@ static int write_text(workload *w, pp_workload_figures *f, pp_error *err)
     return rc;
 }
 
+static bool is_slow(const struct pp_workload_metrics *m, const workload *w)
+{
+    return pp_strings_index(&m->slow, w->uid) < m->slow.count;
+}
+
 /* One workload that takes too long to read is no reason to lack the others'. */
 static void leave_out(struct pp_workload_metrics *m, const pp_error *error)
 {
-    const workload *w = &m->next.items[m->at++];
+    workload *w = &m->next.items[m->at];
     pp_warn("metrics", "workload %s %s of namespace %s is left out: %s", w->kind, w->name, w->ns,
             error->message);
+    pp_meter_add(m->op->meters.workload_read_failures, 1);
     pp_workload_figures_done(&m->figures);
-    read_next(m);
+    w->is_tried = true;
+    if (!is_slow(m, w))
+        (void)pp_strings_add(&m->slow, w->uid, NULL);
+    if (++m->timeouts < MOST_TIMEOUTS)
+        read_next(m);
+    else
+        succeed(m);
 }
 
 static void on_read(void *user, const pp_error *error)
@@ -417,7 +451,7 @@ static void on_read(void *user, const pp_error *error)
     struct pp_workload_metrics *m = user;
     pp_error err = {0};
     m->query = 0;
-    if (error && error->code == PP_ERR_TIMEOUT && ++m->timeouts < MOST_TIMEOUTS) {
+    if (error && error->code == PP_ERR_TIMEOUT) {
         leave_out(m, error);
         return;
     }
@@ -431,7 +465,7 @@ static void on_read(void *user, const pp_error *error)
         fail(m, &err);
         return;
     }
-    m->at++;
+    m->next.items[m->at].is_tried = true;
     read_next(m);
 }
 
@@ -443,11 +477,23 @@ static void start(struct pp_workload_metrics *m, const pp_query *query, pp_query
         fail(m, &err);
 }
 
-/** The next workload that nothing is known of. */
+/* The first workload that nothing is known of yet. */
+static size_t find_unread(const struct pp_workload_metrics *m, bool slow)
+{
+    for (size_t i = 0; i < m->next.n; i++) {
+        const workload *w = &m->next.items[i];
+        if (!w->is_known && !w->is_tried && is_slow(m, w) == slow)
+            return i;
+    }
+    return m->next.n;
+}
+
+/** The next of these. */
 static void read_next(struct pp_workload_metrics *m)
 {
-    while (m->at < m->next.n && m->next.items[m->at].is_known)
-        m->at++;
+    m->at = find_unread(m, false);
+    if (m->at == m->next.n)
+        m->at = find_unread(m, true);
     if (m->at == m->next.n) {
         succeed(m);
         return;
@@ -550,6 +596,7 @@ static void forget(struct pp_workload_metrics *m)
     pp_workload_figures_done(&m->figures);
     pp_buf_done(&m->page);
     m->cut = (pp_workload_page){0};
+    pp_strings_free(&m->slow);
     m->failing = false;
 }
 

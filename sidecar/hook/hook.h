@@ -475,7 +475,7 @@ void pp_marks_again_end(void);
 int pp_marks_region_begin(PyObject *place, PyObject *args, bool *known);
 int pp_marks_region_end(PyObject *place, PyObject *result);
 
-/* ---- batch.c: the shapes of what the model is trained with ---- */
+/* ---- input_shapes.c: the shapes of what the model is trained with ---- */
 
 int pp_batch_init(void);
 /** Another model's, or another session's: what was seen so far is none of it. */

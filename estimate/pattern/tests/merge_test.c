@@ -83,6 +83,20 @@ static void test_errors_hold_of_any_age(void **state)
         }
 }
 
+/* However little one counts: so long ago, or so much less sure. */
+static void test_weights_that_are_far_apart(void **state)
+{
+    (void)state;
+    const pp_figure differ[] = {{100, 1}, {120, 1}}, constant[] = {{300, 100}, {100, 0}};
+    for (double age = 1; age > 1e-300; age *= 1e-3) {
+        const double weights[] = {age, 1};
+        const pp_figure a = pp_figure_merge(differ, weights, 2);
+        const pp_figure b = pp_figure_merge(constant, weights, 2);
+        assert_true(a.value >= 109 && a.value <= 120 + 1e-9 && a.standard_error > 0);
+        assert_true(b.value >= 99 && b.value <= 201 && isfinite(b.standard_error));
+    }
+}
+
 static void test_figures(void **state)
 {
     (void)state;
@@ -440,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_hold),
         cmocka_unit_test(test_errors_hold_of_any_age),
+        cmocka_unit_test(test_weights_that_are_far_apart),
         cmocka_unit_test(test_the_lead_of_shares_of_one_whole),
         cmocka_unit_test(test_other_times_are_left_out),
         cmocka_unit_test(test_figures),

@@ -2367,8 +2367,8 @@ static void statistics(void **state)
     sql_execute(f->direct, "UPDATE process SET gpus = gpus || '{GPU-x,GPU-y,MIG-z}'");
     s = stats_of(f, "s1");
     assert_int_equal(s.session.metrics_partly, s.session.metrics_seen);
-    assert_true(s.session.gpus == 3 && s.session.gpus_unseen == 2);
-    assert_string_equal(s.session.gpu_unseen, "GPU-x");
+    assert_true(s.session.gpus == 3 && s.session.unseen[PP_METRIC_SM_ACTIVE].count == 2);
+    assert_string_equal(s.session.unseen[PP_METRIC_SM_ACTIVE].gpu, "GPU-x");
     assert_true(s.session.final_written);
     assert_int_equal(s.session.final_layers, 1);
     assert_int_equal(s.session.final_job_means, 2);
