@@ -62,6 +62,7 @@ struct pp_workload_metrics {
     bool changed; /* results may be others */
     bool failing;
     int timeouts;    /* of the reading */
+    bool again;      /* one took too long that never did before */
     pp_strings slow; /* UIDs of sessions that were not read in time: they come last */
     int64_t due_ns;  /* monotonic */
     int64_t rest_ns;
@@ -314,8 +315,8 @@ static void succeed(struct pp_workload_metrics *m)
     m->next = (workloads){0};
     drop_gone(m); /* meanwhile */
     write_page(m);
-    m->changed = m->changed || m->timeouts > 0;
-    rest(m, m->timeouts > 0 ? AGAIN_NS : PAUSE_NS);
+    m->changed = m->changed || m->again;
+    rest(m, m->again ? AGAIN_NS : PAUSE_NS);
 }
 
 static const pp_cell *find(const pp_cell *cells, size_t n, pp_cell_section section,
@@ -438,8 +439,10 @@ static void leave_out(struct pp_workload_metrics *m, const pp_error *error)
     pp_meter_add(m->op->meters.workload_read_failures, 1);
     pp_workload_figures_done(&m->figures);
     w->is_tried = true;
-    if (!is_slow(m, w))
+    if (!is_slow(m, w)) { /* else it is tried again when all are */
+        m->again = true;
         (void)pp_strings_add(&m->slow, w->uid, NULL);
+    }
     if (++m->timeouts < MOST_TIMEOUTS)
         read_next(m);
     else
@@ -560,6 +563,7 @@ static void begin(struct pp_workload_metrics *m)
         (void)pp_strings_add(&uids, succeeded[i]->uid, NULL);
     m->changed = false;
     m->timeouts = 0;
+    m->again = false;
     const pp_query query = {
         .kind = PP_QUERY_WORKLOADS, .known = &uids, .limit = m->op->config->metrics.workloads};
     start(m, &query, on_listed_row, on_listed_reset, on_listed);
