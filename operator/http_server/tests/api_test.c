@@ -242,7 +242,7 @@ static void test_answers_that_are_not_read(void **state)
         slow[i] = open_from(f, "127.0.0.1");
         send_get(&slow[i], "/api/big");
         assert_true(fixture_wait(&f->asked, i + 1));
-        usleep(100000); /* so that the first of them is the first to stop reading */
+        usleep(400000); /* so that the first of them is the first to stop reading */
     }
     /* For a moment there is no room; then they go for others, those first that stopped first. */
     client c = open_from(f, "127.0.0.1");
