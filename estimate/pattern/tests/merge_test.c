@@ -73,7 +73,8 @@ static void test_errors_hold_of_any_age(void **state)
 {
     (void)state;
     for (size_t n = 2; n <= 8; n += 3)
-        for (double age = 1; age > 0.05; age /= 4) {
+        for (int fours = 0; fours < 3; fours++) {
+            const double age = pow(4, -fours);
             const double unlike = said_over_made(n, 0.5, 2.7, age);
             const double alike = said_over_made(n, 0.5, 0, age);
             print_message("%zu sessions, each counts %.2f of the next: %.2f of the error where "
@@ -88,7 +89,8 @@ static void test_weights_that_are_far_apart(void **state)
 {
     (void)state;
     const pp_figure differ[] = {{100, 1}, {120, 1}}, constant[] = {{300, 100}, {100, 0}};
-    for (double age = 1; age > 1e-300; age *= 1e-3) {
+    for (int power = 0; power < 300; power += 3) {
+        const double age = pow(10, -power);
         const double weights[] = {age, 1};
         const pp_figure a = pp_figure_merge(differ, weights, 2);
         const pp_figure b = pp_figure_merge(constant, weights, 2);
