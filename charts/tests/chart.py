@@ -238,34 +238,34 @@ def verbs_on(where, group, plural, name, *verbs):
 
 # What each file of operator/ asks of the API server: of the cluster, of the watched namespaces, of its own.
 RIGHTS = {
-    "admission.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "get"),
-    "addresses.c": verbs_on("own", "", "services", OWN, "list", "watch"),
-    "claims.c": verbs_on("cluster", "coordination.k8s.io", "leases", None, "list", "watch"),
-    "cluster.c": verbs_on("own", "apps", "deployments", OWN, "get"),  # and /version, which everybody may read
-    "creations.c": OWNERS | verbs_on("watched", "", "events", None, "list", "watch"),
-    "explain.c": verbs_on("watched", "", "pods", None, "get"),
+    "pods/admission.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "get"),
+    "installation/addresses.c": verbs_on("own", "", "services", OWN, "list", "watch"),
+    "installation/claims.c": verbs_on("cluster", "coordination.k8s.io", "leases", None, "list", "watch"),
+    "installation/cluster.c": verbs_on("own", "apps", "deployments", OWN, "get"),  # and /version, which everybody may read
+    "pods/creations.c": OWNERS | verbs_on("watched", "", "events", None, "list", "watch"),
+    "pods/explain.c": verbs_on("watched", "", "pods", None, "get"),
     "kube/events.c": verbs_on("watched", "events.k8s.io", "events", None, "create", "patch")
                      | verbs_on("own", "events.k8s.io", "events", None, "create", "patch"),
     "kube/lease.c": verbs_on("own", "coordination.k8s.io", "leases", None, "create")
                     | verbs_on("own", "coordination.k8s.io", "leases", OWN, "get", "update"),
     "kube/access_review.c": verbs_on("cluster", "authorization.k8s.io", "subjectaccessreviews", None, "create"),
     "kube/token_review.c": verbs_on("cluster", "authentication.k8s.io", "tokenreviews", None, "create"),
-    "limits_watch.c": verbs_on("watched", "", "limitranges", None, "list", "watch")
+    "cache/limits_watch.c": verbs_on("watched", "", "limitranges", None, "list", "watch")
                       | verbs_on("watched", "", "resourcequotas", None, "list", "watch"),
-    "old_patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "list", "delete"),
-    "owners_ask.c": OWNERS,
-    "patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "get", "create")
+    "patterns/old_patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "list", "delete"),
+    "pods/owners_ask.c": OWNERS,
+    "patterns/patterns.c": verbs_on("watched", "precisionprobe.io", "consumptionpatterns", None, "get", "create")
                   | verbs_on("watched", "precisionprobe.io", "consumptionpatterns/status", None, "patch")
                   | verbs_on("watched", "precisionprobe.io", "profilesessions/status", None, "patch"),
     "reconcile.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "delete")
                    | verbs_on("watched", "precisionprobe.io", "profilesessions/status", None, "patch"),
-    "rights_ask.c": {"create"},  # of reviews of one's own rights, which everybody may
-    "replicas.c": verbs_on("own", "discovery.k8s.io", "endpointslices", None, "list", "watch"),
-    "stuck.c": OWNERS | verbs_on("watched", "", "pods", None, "delete"),
-    "tls.c": verbs_on("own", "", "secrets", None, "create")
+    "installation/rights_ask.c": {"create"},  # of reviews of one's own rights, which everybody may
+    "installation/replicas.c": verbs_on("own", "discovery.k8s.io", "endpointslices", None, "list", "watch"),
+    "pods/stuck.c": OWNERS | verbs_on("watched", "", "pods", None, "delete"),
+    "installation/tls.c": verbs_on("own", "", "secrets", None, "create")
              | verbs_on("own", "", "secrets", OWN + "-tls", "get", "update")
              | verbs_on("cluster", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", OWN, "get", "patch"),
-    "watches.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "list", "watch")
+    "cache/watches.c": verbs_on("watched", "precisionprobe.io", "profilesessions", None, "list", "watch")
                  | verbs_on("watched", "", "pods", None, "list", "watch"),
 }
 
@@ -312,7 +312,7 @@ def check_rights():
         rights = granted(text) if text else set()
         check(f"the operator's rights: {name}", rights == expected, err or f"differing: {sorted(map(str, rights ^ expected))}")
     asked = {(group, resource + (f"/{sub}" if sub else ""), verb) for verb, group, resource, sub in
-             re.findall(r'{PP_RIGHT_\w+, "(\w+)", "([\w.]*)", "(\w+)", "(\w*)", \w+}', sources["rights_ask.c"])}
+             re.findall(r'{PP_RIGHT_\w+, "(\w+)", "([\w.]*)", "(\w+)", "(\w*)", \w+}', sources["installation/rights_ask.c"])}
     given = {(group, plural, verb) for _, group, plural, _, verb in all_of_them}
     check("what readiness depends on is granted", asked and asked <= given, str(asked - given))
 
