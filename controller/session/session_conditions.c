@@ -178,8 +178,14 @@ static void set_some_missing(pp_session_turn *turn, unsigned missing)
         names);
 }
 
-/* A step becomes known when its capture is stored, its samples later still by the exporter's lag;
- * and as long as steps are sampled, what was asked for so far is not all. */
+/* As long as steps are sampled, what was asked for so far is not all. */
+static bool more_samples_come(const pp_session_turn *turn)
+{
+    return !turn->obs->stats.samples_complete || turn->to->phase == PP_SESSION_COLLECTING;
+}
+
+/* A step becomes known when its capture is stored, its samples later still by the exporter's lag.
+ */
 static bool too_early_for_samples(const pp_session_turn *turn)
 {
     pp_condition before;
@@ -187,8 +193,7 @@ static bool too_early_for_samples(const pp_session_turn *turn)
     int64_t seen = turn->to->conditions[PP_CONDITION_COLLECTING].transition_ns;
     if (seen < turn->to->start_ns)
         seen = turn->to->start_ns;
-    bool more = !turn->obs->stats.samples_complete || turn->to->phase == PP_SESSION_COLLECTING;
-    return more && turn->obs->now_ns < seen + SAMPLES_EXPECTED_AFTER &&
+    return more_samples_come(turn) && turn->obs->now_ns < seen + SAMPLES_EXPECTED_AFTER &&
            strcmp(before.reason, "NoSamples") != 0 && strcmp(before.reason, "GPUsMissing") != 0;
 }
 
@@ -197,9 +202,7 @@ static bool too_early_for_a_gpu(const pp_session_turn *turn)
 {
     pp_condition before;
     pp_session_previous_condition(turn->session, PP_CONDITION_METRICS_AVAILABLE, &before);
-    if (turn->obs->stats.samples_complete && turn->to->phase != PP_SESSION_COLLECTING)
-        return false;
-    if (strcmp(before.reason, "GPUsMissing") == 0)
+    if (!more_samples_come(turn) || strcmp(before.reason, "GPUsMissing") == 0)
         return false;
     return strcmp(before.reason, "WaitingForSamples") != 0 ||
            turn->obs->now_ns < before.transition_ns + SAMPLES_EXPECTED_AFTER;
@@ -257,7 +260,8 @@ static void set_metrics(pp_session_turn *turn)
 {
     const pp_session_stats *st = &turn->obs->stats;
     const unsigned asked = turn->session->metrics;
-    const unsigned missing = pp_metric_expected(asked) & ~st->metrics_seen;
+    const unsigned expected = pp_metric_expected(asked);
+    const unsigned missing = expected & ~st->metrics_seen, partly = expected & st->metrics_partly;
     if (turn->obs->unread && turn->to->start_ns && keep(turn, PP_CONDITION_METRICS_AVAILABLE))
         return;
     if (turn->obs->prometheus_off)
@@ -268,8 +272,8 @@ static void set_metrics(pp_session_turn *turn)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_FALSE,
                        "PrometheusUnavailable", "Prometheus cannot be asked: %s",
                        turn->obs->prometheus_error);
-    else if (missing == 0 && (pp_metric_expected(asked) & st->metrics_partly))
-        set_some_gpus_missing(turn, pp_metric_expected(asked) & st->metrics_partly);
+    else if (missing == 0 && partly != 0)
+        set_some_gpus_missing(turn, partly);
     else if (missing == 0)
         pp_session_set(turn, PP_CONDITION_METRICS_AVAILABLE, PP_CONDITION_TRUE, "SamplesFound",
                        "Every metric has samples");

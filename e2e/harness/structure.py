@@ -138,24 +138,24 @@ def lists(folder):
         return ""
 
 
-def library_calls(graph):
-    """The same of libraries, each by its folder."""
+def calls_between(graph, of):
+    """The same of what `of` makes of a file's name."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for name, called in graph.items():
         for other, functions in called.items():
-            if library(name) != library(other):
-                found[library(name)][library(other)] += functions
+            if of(name) != of(other):
+                found[of(name)][of(other)] += functions
     return {name: dict(called) for name, called in found.items()}
+
+
+def library_calls(graph):
+    """The same of libraries, each by its folder."""
+    return calls_between(graph, library)
 
 
 def folder_calls(graph):
     """The same of folders."""
-    found = collections.defaultdict(lambda: collections.defaultdict(list))
-    for name, called in graph.items():
-        for other, functions in called.items():
-            if os.path.dirname(name) != os.path.dirname(other):
-                found[os.path.dirname(name)][os.path.dirname(other)] += functions
-    return {name: dict(called) for name, called in found.items()}
+    return calls_between(graph, os.path.dirname)
 
 
 def wrong_calls(graph, known):

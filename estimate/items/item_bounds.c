@@ -22,10 +22,11 @@ static double over_time_of(bool busy, const pp_estimates_item *item, pp_basis ba
 void pp_item_values(const pp_estimates *estimates, bool busy, pp_metric metric, double *value,
                     double *error, const char **group)
 {
-    for (size_t i = 0; i < estimates->n_items; i++)
+    for (size_t i = 0; i < estimates->n_items; i++) {
         value[i] = error[i] = (double)NAN;
-    for (size_t i = 0; group && i < estimates->n_items; i++)
-        group[i] = NULL;
+        if (group)
+            group[i] = NULL;
+    }
     for (size_t i = 0; i < estimates->n_estimates; i++) {
         const pp_estimate *e = &estimates->estimates[i];
         const pp_estimates_item *item = &estimates->items[e->item];

@@ -469,16 +469,16 @@ static void expect_others(pp_usage *u)
 {
     const double by = PP_MERGE_STEPS_DIFFER, idle = u->idle.value;
     const double of_idle = idle > 0 ? by * (1 - idle) / idle : 0;
-    pp_bound leads[2];
-    double of_lead = 0;
-    pp_usage_leaders(u, &leads[0], &leads[1]);
-    for (size_t i = 0; i < 2; i++)
-        of_lead += (is_idle(leads[i]) ? of_idle : by) * u->bounds[leads[i]].value;
-    u->lead_error = hypot(u->lead_error, of_lead);
+    double of_bound[PP_BOUND_COUNT];
+    pp_bound first, second;
     add_error(&u->step_ns, by * u->step_ns.value);
     add_error(&u->idle, by * (1 - idle));
-    for (int k = 0; k < PP_BOUND_COUNT; k++)
-        add_error(&u->bounds[k], (is_idle((pp_bound)k) ? of_idle : by) * u->bounds[k].value);
+    for (int k = 0; k < PP_BOUND_COUNT; k++) {
+        of_bound[k] = (is_idle((pp_bound)k) ? of_idle : by) * u->bounds[k].value;
+        add_error(&u->bounds[k], of_bound[k]);
+    }
+    pp_usage_leaders(u, &first, &second);
+    u->lead_error = hypot(u->lead_error, of_bound[first] + of_bound[second]);
     for (size_t i = 0; i < u->n_types; i++)
         add_error(&u->types[i].share, by * u->types[i].share.value);
     for (size_t i = 0; i < u->n_metrics; i++) {

@@ -105,11 +105,19 @@ static bool is_others(const delivery *w, const json_t *object)
     return object && !json_equal(wanted, pp_json_get(object, "spec", "workload", NULL));
 }
 
+static void leave_alone(delivery *w)
+{
+    const json_t *meta = json_object_get(w->object, "metadata");
+    pp_warn(json_string_value(json_object_get(meta, "namespace")),
+            "ConsumptionPattern %s is of another workload: it is left alone",
+            json_string_value(json_object_get(meta, "name")));
+    pp_pending_call_free(w);
+}
+
 /* A namespace that is gone, or going, has no patterns. */
 static void on_object(void *user, json_t *object, const pp_error *error)
 {
     delivery *w = user;
-    const bool made = w->stage == CREATED && !error;
     if (w->stage == CREATED && error && error->code == PP_ERR_CONFLICT && !w->looked) {
         w->looked = true; /* somebody else has made it: whose is it? */
         w->stage = ASKED;
@@ -123,16 +131,11 @@ static void on_object(void *user, json_t *object, const pp_error *error)
         call_api(w, PP_KUBE_CREATE, NULL, w->object);
         return;
     }
-    if (w->stage == ASKED && !error && is_others(w, object)) {
-        const json_t *meta = json_object_get(w->object, "metadata");
-        pp_warn(json_string_value(json_object_get(meta, "namespace")),
-                "ConsumptionPattern %s is of another workload: it is left alone",
-                json_string_value(json_object_get(meta, "name")));
-        pp_pending_call_free(w);
-        return;
-    }
-    if ((w->stage == ASKED && !error) || made) {
-        send_status(w, object);
+    if (!error && w->stage != WRITTEN) {
+        if (is_others(w, object))
+            leave_alone(w);
+        else
+            send_status(w, object);
         return;
     }
     if (error && error->code != PP_ERR_NOT_FOUND && error->code != PP_ERR_DENIED)
