@@ -18,6 +18,12 @@ double pp_dot(const double *a, const double *b, size_t n)
     return (s0 + s1) + (s2 + s3);
 }
 
+void pp_add_scaled(double *restrict to, const double *restrict from, double by, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += by * from[i];
+}
+
 static int compare_doubles(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;

@@ -105,6 +105,8 @@ def percent(kernel, name, method):
 def measure(args, folder, kind="ncu", *options):
     ncu = shlex.split(os.environ.get("PP_NCU") or shutil.which("ncu") or sys.exit("no ncu on PATH: set PP_NCU"))
     for number, names in enumerate(PASSES):
+        if (folder / f"{kind}{number}.csv").exists():
+            continue
         metrics = ",".join([metric for name in names for metric in asked(name, args.method)] + [TIME, ELAPSED])
         text = run([*ncu, "--cache-control", "none", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", metrics,
                     *(options or ("--profile-from-start", "off")), *command_of(args, "step")])

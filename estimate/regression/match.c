@@ -31,38 +31,75 @@ typedef struct rough {
     double *mean;
 } rough;
 
-static int rough_metric(const pp_reg_design *d, const double *y, size_t n, size_t metric,
-                        const rough *r, pp_error *err)
+/** Whether two metrics have a value of the same windows. */
+static bool is_alike(const double *y, const double *other, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(y[i]) != isnan(other[i]))
+            return false;
+    return true;
+}
+
+/** Least squares' matrix of the windows of which y has a value, factored. */
+static int rough_gram(const pp_reg_design *d, const double *y, size_t n, double *gram,
+                      pp_error *err)
+{
+    const size_t p = d->p;
+    memset(gram, 0, p * p * sizeof *gram);
+    for (size_t i = 0; i < n; i++) {
+        const double *x = d->x + i * p;
+        for (size_t a = 0; a < p && !isnan(y[i]); a++)
+            if (x[a] != 0)
+                pp_add_scaled(gram + a * p, x, x[a], a + 1);
+    }
+    for (size_t a = 0; a < p; a++)
+        gram[a * p + a] += PP_REG_ROUGH_RIDGE;
+    if (!pp_reg_chol(gram, p))
+        return pp_error_set(err, PP_ERR_INTERNAL, "least squares lost its rank");
+    return 0;
+}
+
+static int rough_metric(const pp_reg_design *d, const double *y, size_t n, const double *gram,
+                        size_t metric, const rough *r, pp_error *err)
 {
     size_t p = d->p, k = 0;
-    PP_CLEANUP_FREE double *gram = calloc(p * p + 1, sizeof *gram);
     PP_CLEANUP_FREE double *rest = malloc((n + 1) * sizeof *rest);
     double *b = r->b + metric * p, sum = 0;
-    if (!gram || !rest)
+    if (!rest)
         return pp_error_nomem(err);
     for (size_t i = 0; i < n; i++) {
         sum += isnan(y[i]) ? 0 : y[i];
         k += !isnan(y[i]);
     }
     r->mean[metric] = k ? sum / (double)k : 0;
-    for (size_t i = 0; i < n; i++) {
-        const double *x = d->x + i * p;
-        for (size_t a = 0; a < p && !isnan(y[i]); a++) {
-            for (size_t c = 0; x[a] != 0 && c <= a; c++)
-                gram[a * p + c] += x[a] * x[c];
-            b[a] += x[a] * (y[i] - r->mean[metric]);
-        }
-    }
-    for (size_t a = 0; a < p; a++)
-        gram[a * p + a] += PP_REG_ROUGH_RIDGE;
-    if (!pp_reg_chol(gram, p))
-        return pp_error_set(err, PP_ERR_INTERNAL, "least squares lost its rank");
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(y[i]))
+            pp_add_scaled(b, d->x + i * p, y[i] - r->mean[metric], p);
     pp_reg_chol_solve(gram, p, b);
     k = 0;
     for (size_t i = 0; i < n; i++)
         if (!isnan(y[i]))
             rest[k++] = y[i] - r->mean[metric] - pp_dot(d->x + i * p, b, p);
     r->spread[metric] = pp_reg_student_of(rest, k, LEAST_SD);
+    return 0;
+}
+
+/** All metrics, each beginning at a multiple of `cap` in y. */
+static int rough_metrics(const pp_reg_design *d, const double *y, size_t cap, size_t n,
+                         size_t n_metrics, const rough *r, pp_error *err)
+{
+    PP_CLEANUP_FREE double *gram = malloc((d->p * d->p + 1) * sizeof *gram);
+    const double *of = NULL; /* whose windows the matrix has */
+    if (!gram)
+        return pp_error_nomem(err);
+    for (size_t m = 0; m < n_metrics; m++) {
+        const double *at = y + m * cap;
+        if ((!of || !is_alike(at, of, n)) && rough_gram(d, at, n, gram, err) < 0)
+            return -1;
+        of = at;
+        if (rough_metric(d, at, n, gram, m, r, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -88,8 +125,8 @@ static int rough_fit(const pp_reg_problem *q, const pp_reg_windows *w, double la
     }
     const pp_reg_window_set windows = {.ends = ends, .lengths = lengths, .n = n};
     int rc = pp_reg_design_set(&d, q->timeline, q->columns, &windows, lag, false, err);
-    for (size_t m = 0; m < w->n_metrics && rc == 0; m++)
-        rc = rough_metric(&d, y + m * cap, n, m, r, err);
+    if (rc == 0)
+        rc = rough_metrics(&d, y, cap, n, w->n_metrics, r, err);
     pp_reg_design_done(&d);
     return rc;
 }

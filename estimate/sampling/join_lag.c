@@ -28,6 +28,7 @@ enum {
 #define SURE 10000.0      /* ns: as near it is on every GPU that was looked at */
 #define NEARLY 0.02       /* of the variance: an alias of the sure lag may explain so much more */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
+#define STAMPED 1000.0    /* ns: and where it is the likely one */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
  * end. */
@@ -531,6 +532,29 @@ static int check_lag(const pp_sampling *f, pp_sampling_kinds *kinds, int metric,
                : 0;
 }
 
+/*
+ * The likely lag is that of a clock by which the driver stamps samples: data tell that they go by
+ * it, and how far it is worse than it does. A kernel is recorded to its last block's end and runs
+ * out before, so that its samples seem to be ahead. Another lag is taken where it explains
+ * more, or is behind, which does not come of that.
+ */
+static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
+                      const pp_sampling_clock *clock, const candidate *chosen,
+                      pp_sampling_line *ret, pp_error *err)
+{
+    candidate stamped = {.line = {.middle = chosen->line.middle,
+                                  .lag = (double)clock->likely,
+                                  .stderr_ns = STAMPED}};
+    *ret = chosen->line;
+    if (!is_likely(chosen, clock) || chosen->line.lag - (double)clock->likely > SURE)
+        return 0;
+    if (evaluate(f, kinds, &stamped, err) < 0)
+        return -1;
+    if (chosen->value - stamped.value <= AS_GOOD)
+        *ret = stamped.line;
+    return 0;
+}
+
 static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sampling_clock *clock,
                     pp_sampling_line *ret, pp_error *err)
 {
@@ -553,7 +577,8 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
         return pp_error_set(err, PP_ERR_NOT_FOUND,
                             "samples and kernels go together at no lag (%.2f at best)",
                             chosen->value);
-    *ret = chosen->line;
+    if (use_stamps(f, kinds, clock, chosen, ret, err) < 0)
+        return -1;
     ret->lag += (double)clock->error;
     return check_lag(f, kinds, clock->metric, ret, err);
 }

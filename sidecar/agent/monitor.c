@@ -31,7 +31,7 @@ enum {
 #define LOOK_EVERY (SECOND / 5)
 #define BEAT_EVERY SECOND
 #define COME (10 * SECOND)   /* for the sampler to be there and open, once it was started */
-#define STOPPED (4 * SECOND) /* that no capture runs meanwhile: it takes 1 to 3 s */
+#define STOPPED (6 * SECOND) /* that no capture runs meanwhile: it takes 1 to 4 s */
 #define START (5 * SECOND)   /* for its first sample: it takes 0.2 s */
 #define IDLE (20 * SECOND)   /* of samples without a capture */
 #define AHEAD (5 * SECOND)   /* of a capture, for the GPU to come to its first kernel */

@@ -1,5 +1,5 @@
 /*
- * Samples of a GPU's performance monitors every 20 to 100 us: CUPTI's PM sampling, which sees the
+ * Samples of a GPU's performance monitors every 20 to 250 us: CUPTI's PM sampling, which sees the
  * device as a whole, whichever process uses it. The driver and a CUPTI of CUDA 12.6 or later (with
  * libnvperf_host and libnvperf_target beside it) come by dlopen, with declarations of our own.
  *

@@ -34,17 +34,19 @@ enum {
     HARDWARE_BYTES = 512 << 20,
     PERIOD_MIN = 1000, /* ns */
     PERIOD_MAX = 1000000,
-    PERIOD_LONG = 100000, /* that is not made longer for want of a faster processor */
+    PERIOD_LONG = 250000, /* that is not made longer for want of a faster processor */
     PERIOD_STEP = 5000,
-    POLL = 1000000,    /* ns between two polls of a capture: pm_sampling.h says why */
-    REST = 20000000,   /* ns between two looks at what is wanted */
-    TRIAL = 100000000, /* ns of the capture by which the period is chosen */
+    POLL = 1000000,          /* ns between two polls of a capture: pm_sampling.h says why */
+    REST = 20000000,         /* ns between two looks at what is wanted */
+    TRIAL = 100000000,       /* ns of the capture by which the period is chosen ... */
+    TRIAL_AGAIN = 300000000, /* ... and of those that it has to stand, if it is a longer one */
+    TRIALS = 3,
 };
 
 /** The part of a period in which its sample should be decoded: at 1 decoding would never catch up
  * with what came while it did something else. */
 #define DECODING_MOST 0.75
-#define LONGER 1.25 /* after samples were lost all the same */
+#define LONGER 1.25 /* at least, where samples were lost all the same */
 
 /** Bytes that a container has to have left: 800 MB are taken, and the training may grow. */
 #define MEMORY_LEFT (INT64_C(1536) << 20)
@@ -237,9 +239,13 @@ static void begin_capture(void)
     show(PP_SAMPLES_SAMPLING);
 }
 
-/* Makes the period longer where less than `least` is too fast for this processor. */
-static int slow_down(pp_pm *pm, double least, pp_error *err)
+/* Makes the period longer where decoding is too slow for it on this processor, or was, as far as is
+ * known. */
+static int slow_down(pp_pm *pm, bool failed, pp_error *err)
 {
+    const double decoding = pp_pm_decode_ns(pm) / DECODING_MOST;
+    const double longer = failed ? out.header->period * LONGER : 0;
+    const double least = decoding > longer ? decoding : longer;
     uint32_t period = out.header->period;
     while (period < least && period < PERIOD_LONG)
         period += PERIOD_STEP;
@@ -247,10 +253,10 @@ static int slow_down(pp_pm *pm, double least, pp_error *err)
     return pp_pm_set_period(pm, period, err);
 }
 
-static int try_period(pp_pm *pm, pp_error *err)
+static int try_period(pp_pm *pm, int64_t ns, pp_error *err)
 {
     bool full = false, lost = false;
-    const int64_t until = read_clock(CLOCK_MONOTONIC) + TRIAL;
+    const int64_t until = read_clock(CLOCK_MONOTONIC) + ns;
     if (pp_pm_start(pm, err) < 0)
         return -1;
     while (!full && is_needed() && read_clock(CLOCK_MONOTONIC) < until) {
@@ -260,7 +266,21 @@ static int try_period(pp_pm *pm, pp_error *err)
     }
     if (pp_pm_stop(pm, &lost, err) < 0)
         return -1;
-    return slow_down(pm, pp_pm_decode_ns(pm) / DECODING_MOST, err);
+    return slow_down(pm, full || lost, err);
+}
+
+/* Decoding is slower beside the evaluation of what it decoded before, which a short trial hardly
+ * comes to. So a period that is longer than asked for is tried itself. */
+static int choose_period(pp_pm *pm, pp_error *err)
+{
+    for (int trial = 0; trial < TRIALS && is_needed(); trial++) {
+        const uint32_t period = out.header->period;
+        if (try_period(pm, trial == 0 ? TRIAL : TRIAL_AGAIN, err) < 0)
+            return -1;
+        if (out.header->period == period)
+            break;
+    }
+    return 0;
 }
 
 /* What is decoded in a poll is evaluated beside it, so it is taken by a later one. */
@@ -287,7 +307,7 @@ static int sample(pp_pm *pm, pp_error *err)
     if (!full && !lost)
         return 0;
     __atomic_fetch_add(&out.header->broken, 1, __ATOMIC_RELAXED);
-    return slow_down(pm, out.header->period * LONGER, err);
+    return slow_down(pm, true, err);
 }
 
 /* After a capture that ended by itself it is sampled on: what is wanted has not changed. */
@@ -334,7 +354,7 @@ static void run(const pp_pm_options *options)
     int rc = check_memory(&err) < 0 ? -1 : pp_pm_open(options, &pm, &err);
     if (rc == 0) {
         tell_sources(pm);
-        rc = try_period(pm, &err) < 0 ? -1 : serve(pm, &err);
+        rc = choose_period(pm, &err) < 0 ? -1 : serve(pm, &err);
     }
     pp_pm_close(pm);
     if (rc == 0)

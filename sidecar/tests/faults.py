@@ -142,6 +142,16 @@ def epochs(library):
     training.end(batches=sorted(set(batches)), ring=ring())
 
 
+def later(library):
+    """CUDA is initialized between the first forward that the hook looks at and the end of its step."""
+    training = Training()
+    pretend_cuda(library)
+    asked = []
+    torch.cuda.is_initialized = lambda: bool(asked) or asked.append(True) or False
+    training.until(lambda: ring()["head"] > 200)
+    training.end(asked=len(asked), ring=ring())
+
+
 def full():
     """The agent reads nothing any more, but its word stands; then it reads again."""
     training = Training()

@@ -93,6 +93,12 @@ def test_events_that_never_work(probe, python, fault):
         assert told["ring"]["clock"] == "cuda" and steps(batches) == 0 and told["ring"]["lost"] > 100
 
 
+def test_a_gpu_that_is_used_only_from_the_first_step_on(probe, python):
+    told, batches = trained(probe, python, "later", CUDA)
+    assert told["asked"] == 1 and told["ring"]["clock"] == "cuda" and steps(batches) > 0
+    assert {b["process"]["clock"] for b in batches} == {"cuda"}
+
+
 def test_data_that_ends_while_marks_are_events(probe, python):
     told, batches = trained(probe, python, "epochs", CUDA)
     assert told["batches"] == [3] and told["ring"]["failures"] == 0

@@ -82,7 +82,8 @@ def test_ranges_of_several_backwards(probe, python):
     ms, calls, slow, other, names = ranges_of(probe, python, "accumulated_ranges")
     assert names == {"around", "my loss"} and calls["my loss", "forward"] == pytest.approx(4, abs=0.1)
     assert ms["my loss", "forward"] == about(4 * slow["forward"]) and once_each(calls, ("around", "forward"))
-    assert max(ms["around", "forward"], other) < slow["forward"]  # that of the losses, four times as long, is not in it again
+    # Of the losses, four times as long, nothing is in it again; what is its own comes to some ms on a busy machine.
+    assert ms["around", "forward"] < 2 * slow["forward"] and other < slow["forward"]
     if numbered(python):
         assert ms["my loss", "backward"] == about(4 * slow["backward"]) and calls["my loss", "backward"] == pytest.approx(4, abs=0.1)
 

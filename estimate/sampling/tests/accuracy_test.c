@@ -575,6 +575,34 @@ static void test_layers_that_are_alike_are_not_taken_for_each_other(void **state
     assert_true(worst < 5);
 }
 
+/* How far the lag is off, of kernels that run out over up to so much of them; us, of the worst. */
+static double lag_of(double tail, bool stamped)
+{
+    double worst = 0;
+    for (uint64_t seed = 5600; seed < 5604; seed++) {
+        sim s;
+        sim_config c = sim_usual(seed);
+        c.kernels = 367, c.length = 300, c.spread = 1.2, c.period = 100;
+        c.captures = 1, c.capture = 2, c.drift = 0, c.tail = tail, c.stamped = stamped;
+        sim_run(&s, &c);
+        assert_int_equal(s.n_captures, 1);
+        worst = fmax(worst, s.lag_error);
+        sim_free(&s);
+    }
+    print_message("%.2f: lags at most %.2f us off%s\n", tail, worst, stamped ? ", stamped" : "");
+    return worst;
+}
+
+/* A kernel is recorded to its last block's end, and runs out before: by samples alone the lag comes
+ * out many us too short. By their stamps it does not. */
+static void test_kernels_that_run_out(void **state)
+{
+    (void)state;
+    assert_true(lag_of(0.001, false) < 1.5);
+    assert_true(lag_of(0.3, false) > 5);
+    assert_true(lag_of(0.3, true) < 0.5);
+}
+
 /* Where a name and a shape say nothing of a kernel's values, that is seen. */
 static void test_kernels_that_are_alike_by_name_alone(void **state)
 {
@@ -622,6 +650,7 @@ int main(void)
         cmocka_unit_test(test_kernels_that_are_alike_tell_of_each_other),
         cmocka_unit_test(test_kernels_that_are_alike_by_name_alone),
         cmocka_unit_test(test_layers_that_are_alike_are_not_taken_for_each_other),
+        cmocka_unit_test(test_kernels_that_run_out),
         cmocka_unit_test(test_nothing_to_solve),
     };
 

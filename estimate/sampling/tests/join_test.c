@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NONE (INT64_C(1) << 60) /* no lag is likely */
+
 enum { PERIOD = 25000, STEPS = 400, STEP = 1000000, SAMPLES = STEPS * STEP / PERIOD };
 
 /* A step of 1 ms: a kernel of 300 us in layer 1, one of 100 us beside nothing, a gap, one of 200 us
@@ -129,7 +131,8 @@ static pp_sampling_sums *joined(int64_t lag, double drift)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = lag + 270000, .range = 400000};
+    const pp_sampling_clock clock = {
+        .metric = 0, .lag = lag + 270000, .range = 400000, .likely = NONE};
     add_kernels(f);
     for (int64_t step = 0; step < STEPS; step++)
         if (comes_again(step))
@@ -186,7 +189,7 @@ static void test_steps_that_are_alike(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 300000, .range = 3 * STEP};
+    const pp_sampling_clock clock = {.metric = 0, .lag = 300000, .range = 3 * STEP, .likely = NONE};
     uneven = true;
     add_kernels(f);
     add_samples(f, 0, 0);
@@ -262,7 +265,8 @@ static void test_a_gpu_that_never_stands_still(void **state)
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
     const int64_t lag = 123456;
-    const pp_sampling_clock clock = {.metric = 0, .lag = lag + 270000, .range = 400000};
+    const pp_sampling_clock clock = {
+        .metric = 0, .lag = lag + 270000, .range = 400000, .likely = NONE};
     for (int64_t at = 0; at < STEPS * FILLED; at++) {
         const int64_t step = 7000000 + at / FILLED * STEP;
         const pp_sampling_kernel k = {.start = step + filled[at % FILLED].start,
@@ -294,7 +298,7 @@ static void test_steps_that_are_missing(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000};
+    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000, .likely = NONE};
     missing = true;
     add_kernels(f);
     missing = false;
@@ -365,7 +369,7 @@ static void test_copies_cut_gaps(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000};
+    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000, .likely = NONE};
     add_kernels(f);
     add_copies(f, PP_SAMPLING_FILL, 600000, 760000);        /* 60 us of it behind the kernel */
     add_copies(f, PP_SAMPLING_COPY_ACROSS, 650000, 800000); /* 40 us behind the fill */
@@ -407,7 +411,7 @@ static void test_steps_that_overlap(void **state)
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
     double times[4];
-    const pp_sampling_clock clock = {.metric = 0, .range = 400000};
+    const pp_sampling_clock clock = {.metric = 0, .range = 400000, .likely = NONE};
     add_kernels(f);
     for (int64_t step = 0; step < STEPS; step++)
         add_kernel(f, step, (step - 1) * STEP + 450000, 30000);
@@ -482,7 +486,7 @@ static void test_samples_that_tell_nothing(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000};
+    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000, .likely = NONE};
     add_kernels(f);
     add_samples(f, 0, 0);
     for (int64_t n = 0; n < 2 * SAMPLES; n++) {
@@ -528,7 +532,7 @@ static void test_what_does_not_go_together(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .range = 100000};
+    const pp_sampling_clock clock = {.metric = 0, .range = 100000, .likely = NONE};
     assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
     add_kernels(f);
@@ -557,7 +561,7 @@ static void test_samples_over_each_other(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .range = 400000};
+    const pp_sampling_clock clock = {.metric = 0, .range = 400000, .likely = NONE};
     add_kernels(f);
     add_samples(f, 0, 0);
     for (int64_t i = 0; i < 200000; i++)
@@ -578,7 +582,7 @@ static void test_limits(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .range = 100000};
+    const pp_sampling_clock clock = {.metric = 0, .range = 100000, .likely = NONE};
     add_samples(f, 0, 0);
     add_kernels_of(f, true); /* no kernel comes twice: each has columns of its own, two at least */
     for (int64_t i = 0; i < PP_SAMPLING_MAX_COLUMNS / 2; i++)

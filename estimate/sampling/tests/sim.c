@@ -75,7 +75,8 @@ static void draw_kernel(model *m, const sim_config *c, kernel *k)
     k->length = fmax(1.5, fmin(2000, c->length * exp(c->spread * sim_normal(&m->rng))));
     k->gap = c->gap[0] + (c->gap[1] - c->gap[0]) * sim_uniform(&m->rng);
     k->rise = fmin(k->length / 4, 0.3 + 1.2 * sim_uniform(&m->rng));
-    k->fall = fmin(30, k->length * 0.5 * sim_uniform(&m->rng));
+    k->fall = c->tail > 0 ? k->length * c->tail * sim_uniform(&m->rng)
+                          : fmin(30, k->length * 0.5 * sim_uniform(&m->rng));
     for (int i = 0; i < SHARES; i++)
         k->level[i] = 0.03 + 0.82 * sim_uniform(&m->rng);
     k->clock = c->slower > 0 ? 1 - c->slower * sim_uniform(&m->rng) : 1;
@@ -360,10 +361,12 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
     }
     tell_samples(s, f, &w);
     free(w.sums);
-    const pp_sampling_clock clock = {.metric = SIM_BUSY,
+    const pp_sampling_clock clock = {.metric = c->tail > 0 ? 0 : SIM_BUSY,
                                      .lag = (int64_t)(c->lag * 1000) + 600000,
                                      .range = 2000000,
-                                     .likely = c->alike ? (int64_t)(c->lag * 1000) : 0,
+                                     .likely = c->stamped ? (int64_t)(c->lag * 1000) + 300
+                                               : c->alike ? (int64_t)(c->lag * 1000)
+                                                          : INT64_C(1) << 60,
                                      .error = (int64_t)(c->wrong * 1000)};
     pp_error err = {0};
     m->now += 1e5;

@@ -14,7 +14,8 @@
  * Time passes with the calls, not by the host's clock: `step_ns` before each decode while sampling
  * and before a stop, and in a decode `decode_ns` for each sample. So what is sampled is the same
  * each time. Evaluating takes no such time: it goes on while pm_double_allow lets it, and after a
- * stop. What `slow_ns` says a decode takes of a real processor for each sample.
+ * stop. What `slow_ns` says a decode takes of a real processor for each sample; `beside_ns` of both
+ * more, once an image of the capture is full, which is evaluated from then on.
  * With a timeline (e2e/gpu/driver, linked too) time is the host's, and samples are means of what
  * runs there, with noise; `late_ns` after its end at the latest one can be decoded.
  *
@@ -75,6 +76,7 @@ typedef enum setting {
     NOISE,      /* standard deviation of a value, thousandths of a point */
     SKIP,       /* each so manieth sample is lost; 0: none is */
     BLANK,      /* each so manieth has no value of one counter; 0: none */
+    BESIDE_NS,  /* see above */
     PATIENT,    /* 1: while sampling, no decode before the images filled so far are evaluated */
     SETTINGS,
 } setting;
@@ -130,9 +132,9 @@ static void open_timeline(char *path)
 static void read_line(char *line)
 {
     static const char *const names[SETTINGS] = {
-        "offset_ns",  "ppm",       "step_ns", "decode_ns", "late",     "pieces",  "most",
-        "tells_full", "tells_end", "growth",  "record",    "overflow", "slow_ns", "late_ns",
-        "enable_ns",  "start_ns",  "noise",   "skip",      "blank",    "patient"};
+        "offset_ns",  "ppm",       "step_ns", "decode_ns", "late",     "pieces",    "most",
+        "tells_full", "tells_end", "growth",  "record",    "overflow", "slow_ns",   "late_ns",
+        "enable_ns",  "start_ns",  "noise",   "skip",      "blank",    "beside_ns", "patient"};
     fault *f = &table.faults[table.n_faults % FAULTS];
     const int gpu = table.n_gpus % GPUS;
     char *value = strchr(line, ' ');
@@ -822,8 +824,9 @@ CUPTI(cuptiPmSamplingDecodeData, pm_decode *p)
     const int64_t before = o->decoded;
     complete_late(o, i);
     fill(o, i, until);
-    state.now += (o->decoded - before) * table.settings[DECODE_NS];
-    work((o->decoded - before) * table.settings[SLOW_NS]);
+    const int64_t beside = state.filled > 0 ? table.settings[BESIDE_NS] : 0;
+    state.now += (o->decoded - before) * (table.settings[DECODE_NS] + beside);
+    work((o->decoded - before) * (table.settings[SLOW_NS] + beside));
     bool full = o->decoded < until;
     o->spoiled = o->spoiled || full;
     if (full || p->overflow)

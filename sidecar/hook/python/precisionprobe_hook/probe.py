@@ -150,6 +150,8 @@ class _Probe:
             _marks.look_anew()
         self.remember(others + called, chosen)
         self.remove_entry()
+        if self.clock == "host":
+            self.set_clock()  # a model that is called while it is made has used no GPU by then
         self.describe(model)
         self.calibrate()
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
