@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define MS INT64_C(1000000)
@@ -232,6 +233,22 @@ static void test_bad_tokens(void **state)
     client_close(&other);
 }
 
+/* Waits until some of an answer has come, and no more of it for a second: so busy that it sends
+ * nothing for as long the server is not. */
+static void wait_until_it_stops(const client *c)
+{
+    enum { STEP_MS = 10, QUIET_MS = 1000, PATIENCE_MS = 300000 };
+    int before = 0;
+    for (int ms = 0, quiet = 0; quiet < QUIET_MS; ms += STEP_MS, quiet += STEP_MS) {
+        int waiting = 0;
+        assert_int_equal(ioctl(c->fd, FIONREAD, &waiting), 0);
+        assert_true(ms < PATIENCE_MS);
+        quiet = waiting > 0 && waiting == before ? quiet : 0;
+        before = waiting;
+        usleep(STEP_MS * 1000);
+    }
+}
+
 /* Readers that do not read take no more memory than there is for them. */
 static void test_answers_that_are_not_read(void **state)
 {
@@ -242,7 +259,7 @@ static void test_answers_that_are_not_read(void **state)
         slow[i] = open_from(f, "127.0.0.1");
         send_get(&slow[i], "/api/big");
         assert_true(fixture_wait(&f->asked, i + 1));
-        usleep(400000); /* so that the first of them is the first to stop reading */
+        wait_until_it_stops(&slow[i]); /* the first of them is the first to stop */
     }
     /* For a moment there is no room; then they go for others, those first that stopped first. */
     client c = open_from(f, "127.0.0.1");
