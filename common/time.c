@@ -27,6 +27,21 @@ int64_t pp_time_monotonic(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+int64_t pp_time_offset(void)
+{
+    enum { READINGS = 5 };
+    int64_t offset = 0, least = INT64_MAX;
+    for (int i = 0; i < READINGS; i++) {
+        const int64_t before = pp_time_monotonic(), now = pp_time_now();
+        const int64_t took = pp_time_monotonic() - before;
+        if (took >= least)
+            continue;
+        least = took;
+        offset = now - before - took / 2;
+    }
+    return offset;
+}
+
 static const struct {
     const char *suffix;
     int64_t ns;

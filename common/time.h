@@ -19,5 +19,8 @@ void pp_time_format(int64_t ns, int fraction, char *out, size_t size);
 int64_t pp_time_now(void);
 /** Monotonic ns, for intervals and timers. */
 int64_t pp_time_monotonic(void);
+/** CLOCK_REALTIME less CLOCK_MONOTONIC, ns: of some readings the one that took least, right to half
+ * of what that took. */
+int64_t pp_time_offset(void);
 
 #endif

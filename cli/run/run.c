@@ -246,7 +246,8 @@ static void on_tick(uv_timer_t *timer)
     pp_error err = {0};
     if (r->ticks % SCAN_TICKS == 0)
         look_for_trainers(r);
-    pp_trainers_poll(r->trainers, &r->pod, pp_time_monotonic(), pp_time_now());
+    const int64_t now = pp_time_monotonic();
+    pp_trainers_poll(r->trainers, &r->pod, now, now + pp_time_offset());
     if (r->ticks % GPU_TICKS == 0 && pp_gpus_read(r->gpus, r->activity, &err) < 0)
         r->failed = true;
     if (++r->ticks % PROGRESS_TICKS == 0)

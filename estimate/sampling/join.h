@@ -5,7 +5,8 @@
  *
  * The two have clocks of their own, some ms apart and drifting by some parts per million. How far
  * apart is found from the data: the lag at which which kernel runs explains most of the samples,
- * piece by piece of the capture, and a line through these.
+ * piece by piece of the capture, and a line through these. Where that is near the lag of a clock by
+ * which samples are likely to be stamped, it is that one.
  *
  * A kernel is cut into parts, by its mean length in the capture: short ones near its ends, where it
  * begins and runs out, and a sampling period each in between (docs/sampling.md).
@@ -72,14 +73,18 @@ int pp_sampling_add_sample(pp_sampling *sampling, const pp_sampling_sample *samp
 /** Forgets kernels and samples. */
 void pp_sampling_clear(pp_sampling *sampling);
 
+/** Of a pp_sampling_clock: no lag is likely. */
+#define PP_SAMPLING_NOT_LIKELY (INT64_C(1) << 60)
+
 /** The metric whose edges tell the lag of a piece (SM activity: docs/sampling.md), and where the
  * lag of the capture may lie, which all metrics tell. */
 typedef struct pp_sampling_clock {
     int metric;
     int64_t lag;    /**< ns: a first guess of the samples' clock less the kernels' */
     int64_t range;  /**< ns: how far off the guess may be */
-    int64_t likely; /**< ns: the lag that it most often is, which decides between some that go
-                       together as well; of no account out of the range */
+    int64_t likely; /**< ns: the lag of a clock that samples may be stamped by. It is taken where
+                       one near it goes together best, or as well as others; of no account out of
+                       the range */
     int64_t error;  /**< ns, of studies: the lag that is used is by so much too long */
 } pp_sampling_clock;
 

@@ -29,6 +29,9 @@ enum {
 #define NEARLY 0.02       /* of the variance: an alias of the sure lag may explain so much more */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
 #define STAMPED 1000.0    /* ns: and where it is the likely one */
+#define DRIFTS 2e-6       /* as clocks do that nothing sets: by 3 parts per million and more */
+#define DRIFTS_SURELY 4.0 /* of the drift's standard errors, of ... */
+#define DRIFTS_PIECES 8   /* ... so many pieces */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
  * end. */
@@ -208,6 +211,8 @@ static void fit_line(const double *at, const double *lag, size_t n, pp_sampling_
         rest += d * d;
     }
     ret->stderr_ns = n > 2 ? sqrt(rest / (double)(n - 2) / (double)n) : UNSURE;
+    ret->drift_stderr = n > 2 && stt > 0 ? sqrt(rest / (double)(n - 2) / stt) : 0;
+    ret->pieces = n;
 }
 
 /* ns that a piece takes: samples enough, and not more pieces than are kept. */
@@ -532,26 +537,35 @@ static int check_lag(const pp_sampling *f, pp_sampling_kinds *kinds, int metric,
                : 0;
 }
 
+/* Whether it passes the likely lag by, on its way. */
+static bool is_drifting(const pp_sampling_line *line)
+{
+    return line->pieces >= DRIFTS_PIECES && fabs(line->drift) > DRIFTS &&
+           fabs(line->drift) > DRIFTS_SURELY * line->drift_stderr;
+}
+
 /*
  * The likely lag is that of a clock by which the driver stamps samples: data tell that they go by
  * it, and how far it is worse than it does. A kernel is recorded to its last block's end and runs
- * out before, so that its samples seem to be ahead. Another lag is taken where it explains
- * more, or is behind, which does not come of that.
+ * out before, so that its samples seem to be early and the lag too small. Another lag is taken
+ * where it explains more, drifts, or is larger, which does not come of that.
  */
 static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
                       const pp_sampling_clock *clock, const candidate *chosen,
                       pp_sampling_line *ret, pp_error *err)
 {
-    candidate stamped = {.line = {.middle = chosen->line.middle,
-                                  .lag = (double)clock->likely,
-                                  .stderr_ns = STAMPED}};
+    candidate stamps = {.line = {.middle = chosen->line.middle,
+                                 .lag = (double)clock->likely,
+                                 .stderr_ns = STAMPED,
+                                 .stamped = true}};
     *ret = chosen->line;
-    if (!is_likely(chosen, clock) || chosen->line.lag - (double)clock->likely > SURE)
+    if (!is_likely(chosen, clock) || chosen->line.lag - (double)clock->likely > SURE ||
+        is_drifting(&chosen->line))
         return 0;
-    if (evaluate(f, kinds, &stamped, err) < 0)
+    if (evaluate(f, kinds, &stamps, err) < 0)
         return -1;
-    if (chosen->value - stamped.value <= AS_GOOD)
-        *ret = stamped.line;
+    if (chosen->value - stamps.value <= AS_GOOD)
+        *ret = stamps.line;
     return 0;
 }
 

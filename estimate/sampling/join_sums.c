@@ -30,6 +30,9 @@ enum {
 
 enum { COPIES = PP_SAMPLING_COPY_PARTS * (PP_SAMPLING_COPY_ACROSS + 1) };
 
+/* ns: by how much more two captures' lags are off from each other's than their stamps say. */
+#define STAMPS_DIFFER 250.0
+
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
 typedef struct place {
     UT_hash_handle hh;
@@ -778,7 +781,7 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
             return -1;
     }
     end_gap(s);
-    judge_items(s, line->stderr_ns);
+    judge_items(s, line->stamped ? STAMPS_DIFFER : line->stderr_ns);
     return 0;
 }
 
@@ -831,6 +834,7 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
     s.sums->captures = 1;
     s.sums->lag = (int64_t)line->lag;
     s.sums->lag_stderr = (int64_t)line->stderr_ns;
+    s.sums->stamped = line->stamped;
     pp_sampling_find_known(f, s.sums->known);
     int rc = make_places(&s, err);
     if (rc == 0)

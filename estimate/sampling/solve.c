@@ -505,6 +505,19 @@ static int list_items(solving *s, pp_error *err)
     return 0;
 }
 
+/* ns: how far off the lag of all captures together may be. What stamps are off by, they are off by
+ * in each of them; what data say of the lag, each says by itself. */
+static double lag_error_of(const pp_sampling_sums *const *captures, size_t n)
+{
+    double squares = 0, stamped = 0;
+    for (size_t g = 0; g < n; g++) {
+        const double error = (double)captures[g]->lag_stderr / (double)n;
+        squares += captures[g]->stamped ? 0 : error * error;
+        stamped += captures[g]->stamped ? error : 0;
+    }
+    return sqrt(LAG_STDERR * LAG_STDERR + squares + stamped * stamped);
+}
+
 static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n, pp_error *err)
 {
     if (pp_sampling_whole_make(&s->whole, captures, n, err) < 0)
@@ -532,10 +545,7 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
         for (size_t i = 0; i < captures[g]->n; i++)
             if (!captures[g]->columns[i].key.gap)
                 s->times[g * size + s->whole.index[g][i]] += captures[g]->columns[i].time;
-    double squares = 0;
-    for (size_t g = 0; g < n; g++)
-        squares += (double)captures[g]->lag_stderr * (double)captures[g]->lag_stderr;
-    s->lag_stderr = sqrt(LAG_STDERR * LAG_STDERR + squares / ((double)n * (double)n));
+    s->lag_stderr = lag_error_of(captures, n);
     return list_items(s, err) < 0 ? -1 : shape_matrix(s, err);
 }
 

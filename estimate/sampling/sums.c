@@ -151,6 +151,7 @@ static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
     }
     if (from->lag_stderr > into->lag_stderr)
         into->lag_stderr = from->lag_stderr; /* the worse of both */
+    into->stamped = into->stamped || from->stamped;
     into->captures += from->captures;
     into->windows += from->windows;
     into->held_windows += from->held_windows;

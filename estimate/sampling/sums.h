@@ -95,6 +95,8 @@ typedef struct pp_sampling_sums {
     double held_y[PP_SAMPLING_METRICS];
     int64_t lag;        /**< ns: the samples' clock less the kernels', about the capture's middle */
     int64_t lag_stderr; /**< ns */
+    bool stamped;       /**< the lag is that of the samples' stamps, and so is its error: the same
+                           one in all captures */
     pp_sampling_predicted predicted[PP_SAMPLING_METRICS];
 } pp_sampling_sums;
 

@@ -675,7 +675,8 @@ static void on_tick(uv_timer_t *timer)
     }
     if (a->ticks++ % SCAN_TICKS == 0)
         pp_trainers_scan(a->trainers);
-    pp_trainers_poll(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    const int64_t now = pp_time_monotonic();
+    pp_trainers_poll(a->trainers, &a->pod, now, now + pp_time_offset());
     if (a->ticks % HOOK_TICKS == 0)
         look_at_hook(a);
     if (a->events)

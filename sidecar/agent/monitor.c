@@ -49,6 +49,7 @@ enum {
 #define DRIFT_LEAST (SECOND / 1000)
 #define TIME_MAX (INT64_MAX / 4) /* ns: 2043, for a clock that began in 1970 */
 #define PERIOD_MOST 1000000      /* ns */
+#define APART (SECOND / 1000)    /* from CLOCK_REALTIME, of a lag that another clock has */
 
 typedef enum phase {
     AWAY, /* there is no sampler yet */
@@ -70,6 +71,7 @@ typedef struct work {
     size_t n_groups;
     pp_sampling_result *result; /* of all groups; NULL: none yet */
     bool joined;                /* the latest was: its lag is known */
+    bool apart;                 /* samples are not stamped by CLOCK_REALTIME */
     int64_t lag, lag_stderr;    /* ns */
     int64_t sampled;            /* ns */
     int64_t cpu;                /* ns: what the thread has taken */
@@ -228,6 +230,8 @@ static int join_and_solve(work *w, pp_error *err)
     }
     w->lag = sums->lag;
     w->lag_stderr = sums->lag_stderr;
+    w->apart = w->apart || (w->lag > w->clock.likely ? w->lag - w->clock.likely
+                                                     : w->clock.likely - w->lag) > APART;
     w->groups[w->n_groups++] = sums;
     if (solve_all(w, err) < 0) {
         /* With it there are too many kernels for one solution, say: the others are still good. */
@@ -273,20 +277,22 @@ static void *body(void *user)
 
 /* Near the lag that was found last, else, or once that may have drifted far, by what the sampler
  * saw. The range is kept small: each ms of it takes 10 ms of a processor to scan. Drivers were seen
- * to tell samples by the host's CLOCK_REALTIME, to some us; others may not. */
+ * to stamp samples by the host's CLOCK_REALTIME, to a us, and by a clock that drifts, which may
+ * pass that. */
 static pp_sampling_clock clock_of(const pp_monitor *m, int64_t now)
 {
     const work *w = &m->work;
     const bool told = m->offset < INT64_MAX;
+    const int64_t likely = w->apart ? PP_SAMPLING_NOT_LIKELY : m->realtime;
     const pp_sampling_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
                                      .range = GUESS_LATE / 2 + DRIFT_LEAST,
-                                     .likely = m->realtime};
+                                     .likely = likely};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
     const int64_t most = 2 * guess.range; /* what it takes in a capture that goes on */
     if (!w->joined || (told && drift > most))
         return guess;
     return (pp_sampling_clock){
-        .lag = w->lag, .range = drift < most ? drift : most, .likely = m->realtime};
+        .lag = w->lag, .range = drift < most ? drift : most, .likely = likely};
 }
 
 static void submit(pp_monitor *m, int64_t now)

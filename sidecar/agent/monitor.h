@@ -41,7 +41,7 @@ typedef enum pp_monitor_advice {
     PP_MONITOR_GO,   /**< a capture may begin */
     PP_MONITOR_WAIT, /**< one that has not begun should wait, for 25 s at most: samples are about to
                         come */
-    PP_MONITOR_STOP, /**< nor should one go on: the sampler was started within the last 4 s, and the
+    PP_MONITOR_STOP, /**< nor should one go on: the sampler was started within the last 6 s, and the
                         capture would be paid for without samples */
 } pp_monitor_advice;
 

@@ -6,7 +6,7 @@
  * It takes root or CAP_SYS_ADMIN, or a driver that lets everybody (RmProfilingAdminOnly: 0), and a
  * GPU has one such session at a time. While one is open the driver may hold the GPU's clocks.
  *
- * Decoding a sample takes 15 to 40 us of a processor, by host and number of metrics, and evaluating
+ * Decoding a sample takes 15 to 80 us of a processor, by host and number of metrics, and evaluating
  * it about as much (measured on H200s with CUDA 13.0's CUPTI; docs/sampling.md): at 25 us a period
  * there is time for the one or the other in one thread, not for both. So the caller's thread
  * decodes into an image, while a thread of this library evaluates the one before and then gives it
@@ -57,7 +57,8 @@ typedef struct pp_pm_options {
 /** One sample; `values` by pp_metric, shares of 1 that noise may carry past 1, of the SMs' clock
  * GHz; NaN where the chip does not offer it. */
 typedef struct pp_pm_sample {
-    int64_t start; /**< ns of the GPU's own clock, near that since 1970 but not the host's */
+    int64_t
+        start; /**< ns of the GPU's own clock, near that since 1970, on some hosts CLOCK_REALTIME */
     int64_t end;
     float values[PP_METRIC_SAMPLED_COUNT];
 } pp_pm_sample;

@@ -38,9 +38,9 @@ enum {
     PERIOD_STEP = 5000,
     POLL = 1000000,          /* ns between two polls of a capture: pm_sampling.h says why */
     REST = 20000000,         /* ns between two looks at what is wanted */
-    TRIAL = 100000000,       /* ns of the capture by which the period is chosen ... */
-    TRIAL_AGAIN = 300000000, /* ... and of those that it has to stand, if it is a longer one */
-    TRIALS = 3,
+    TRIALS = 3,              /* captures at most by which the period is chosen, each of ... */
+    TRIAL_SAMPLES = 4000,    /* ... so many samples: two images, of which one is evaluated ... */
+    TRIAL_MOST = 1000000000, /* ... or so many ns */
 };
 
 /** The part of a period in which its sample should be decoded: at 1 decoding would never catch up
@@ -253,29 +253,33 @@ static int slow_down(pp_pm *pm, bool failed, pp_error *err)
     return pp_pm_set_period(pm, period, err);
 }
 
-static int try_period(pp_pm *pm, int64_t ns, pp_error *err)
+static int try_period(pp_pm *pm, pp_error *err)
 {
     bool full = false, lost = false;
-    const int64_t until = read_clock(CLOCK_MONOTONIC) + ns;
+    const int64_t until = read_clock(CLOCK_MONOTONIC) + TRIAL_MOST;
+    int64_t from = 0, newest = 0;
     if (pp_pm_start(pm, err) < 0)
         return -1;
-    while (!full && is_needed() && read_clock(CLOCK_MONOTONIC) < until) {
+    while (!full && is_needed() && newest - from < TRIAL_SAMPLES * (int64_t)out.header->period &&
+           read_clock(CLOCK_MONOTONIC) < until) {
         rest(POLL);
         if (pp_pm_poll(pm, &full, err) < 0)
             return -1;
+        newest = pp_pm_newest(pm);
+        from = from ? from : newest;
     }
     if (pp_pm_stop(pm, &lost, err) < 0)
         return -1;
     return slow_down(pm, full || lost, err);
 }
 
-/* Decoding is slower beside the evaluation of what it decoded before, which a short trial hardly
- * comes to. So a period that is longer than asked for is tried itself. */
+/* How long decoding takes is known of a period that it stands alone, beside the evaluation of what
+ * it decoded before. So one that is longer than asked for is tried in turn. */
 static int choose_period(pp_pm *pm, pp_error *err)
 {
     for (int trial = 0; trial < TRIALS && is_needed(); trial++) {
         const uint32_t period = out.header->period;
-        if (try_period(pm, trial == 0 ? TRIAL : TRIAL_AGAIN, err) < 0)
+        if (try_period(pm, err) < 0)
             return -1;
         if (out.header->period == period)
             break;

@@ -576,16 +576,18 @@ static void test_layers_that_are_alike_are_not_taken_for_each_other(void **state
 }
 
 /* How far the lag is off, of kernels that run out over up to so much of them; us, of the worst. */
-static double lag_of(double tail, bool stamped)
+static double lag_of(double tail, double drift, bool stamped)
 {
     double worst = 0;
     for (uint64_t seed = 5600; seed < 5604; seed++) {
         sim s;
         sim_config c = sim_usual(seed);
         c.kernels = 367, c.length = 300, c.spread = 1.2, c.period = 100;
-        c.captures = 1, c.capture = 2, c.drift = 0, c.tail = tail, c.stamped = stamped;
+        c.captures = 1, c.capture = 2, c.drift = drift, c.tail = tail, c.stamped = stamped;
         sim_run(&s, &c);
         assert_int_equal(s.n_captures, 1);
+        assert_int_equal(s.captures[0]->stamped, stamped && drift == 0);
+        assert_true(!s.captures[0]->stamped || s.captures[0]->lag_stderr == 1000);
         worst = fmax(worst, s.lag_error);
         sim_free(&s);
     }
@@ -598,9 +600,10 @@ static double lag_of(double tail, bool stamped)
 static void test_kernels_that_run_out(void **state)
 {
     (void)state;
-    assert_true(lag_of(0.001, false) < 1.5);
-    assert_true(lag_of(0.3, false) > 5);
-    assert_true(lag_of(0.3, true) < 0.5);
+    assert_true(lag_of(0.001, 0, false) < 1.5);
+    assert_true(lag_of(0.3, 0, false) > 5);
+    assert_true(lag_of(0.3, 0, true) < 0.5);
+    assert_true(lag_of(0.001, 5e-6, true) < 1.5); /* a clock that nothing sets passes by */
 }
 
 /* Where a name and a shape say nothing of a kernel's values, that is seen. */

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE (INT64_C(1) << 60) /* no lag is likely */
-
 enum { PERIOD = 25000, STEPS = 400, STEP = 1000000, SAMPLES = STEPS * STEP / PERIOD };
 
 /* A step of 1 ms: a kernel of 300 us in layer 1, one of 100 us beside nothing, a gap, one of 200 us
@@ -132,7 +130,7 @@ static pp_sampling_sums *joined(int64_t lag, double drift)
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
     const pp_sampling_clock clock = {
-        .metric = 0, .lag = lag + 270000, .range = 400000, .likely = NONE};
+        .metric = 0, .lag = lag + 270000, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     add_kernels(f);
     for (int64_t step = 0; step < STEPS; step++)
         if (comes_again(step))
@@ -189,7 +187,8 @@ static void test_steps_that_are_alike(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 300000, .range = 3 * STEP, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .lag = 300000, .range = 3 * STEP, .likely = PP_SAMPLING_NOT_LIKELY};
     uneven = true;
     add_kernels(f);
     add_samples(f, 0, 0);
@@ -266,7 +265,7 @@ static void test_a_gpu_that_never_stands_still(void **state)
     pp_error err = {0};
     const int64_t lag = 123456;
     const pp_sampling_clock clock = {
-        .metric = 0, .lag = lag + 270000, .range = 400000, .likely = NONE};
+        .metric = 0, .lag = lag + 270000, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     for (int64_t at = 0; at < STEPS * FILLED; at++) {
         const int64_t step = 7000000 + at / FILLED * STEP;
         const pp_sampling_kernel k = {.start = step + filled[at % FILLED].start,
@@ -298,7 +297,8 @@ static void test_steps_that_are_missing(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .lag = 5000, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     missing = true;
     add_kernels(f);
     missing = false;
@@ -369,7 +369,8 @@ static void test_copies_cut_gaps(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .lag = 5000, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     add_kernels(f);
     add_copies(f, PP_SAMPLING_FILL, 600000, 760000);        /* 60 us of it behind the kernel */
     add_copies(f, PP_SAMPLING_COPY_ACROSS, 650000, 800000); /* 40 us behind the fill */
@@ -411,7 +412,8 @@ static void test_steps_that_overlap(void **state)
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
     double times[4];
-    const pp_sampling_clock clock = {.metric = 0, .range = 400000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     add_kernels(f);
     for (int64_t step = 0; step < STEPS; step++)
         add_kernel(f, step, (step - 1) * STEP + 450000, 30000);
@@ -486,7 +488,8 @@ static void test_samples_that_tell_nothing(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .lag = 5000, .range = 400000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .lag = 5000, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     add_kernels(f);
     add_samples(f, 0, 0);
     for (int64_t n = 0; n < 2 * SAMPLES; n++) {
@@ -532,7 +535,8 @@ static void test_what_does_not_go_together(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .range = 100000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .range = 100000, .likely = PP_SAMPLING_NOT_LIKELY};
     assert_int_equal(pp_sampling_join(f, &clock, NULL, &sums, &err), -1);
     assert_int_equal(err.code, PP_ERR_NOT_FOUND);
     add_kernels(f);
@@ -561,7 +565,8 @@ static void test_samples_over_each_other(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *s = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .range = 400000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .range = 400000, .likely = PP_SAMPLING_NOT_LIKELY};
     add_kernels(f);
     add_samples(f, 0, 0);
     for (int64_t i = 0; i < 200000; i++)
@@ -582,7 +587,8 @@ static void test_limits(void **state)
     pp_sampling *f = pp_sampling_new(PERIOD);
     pp_sampling_sums *sums = NULL;
     pp_error err = {0};
-    const pp_sampling_clock clock = {.metric = 0, .range = 100000, .likely = NONE};
+    const pp_sampling_clock clock = {
+        .metric = 0, .range = 100000, .likely = PP_SAMPLING_NOT_LIKELY};
     add_samples(f, 0, 0);
     add_kernels_of(f, true); /* no kernel comes twice: each has columns of its own, two at least */
     for (int64_t i = 0; i < PP_SAMPLING_MAX_COLUMNS / 2; i++)

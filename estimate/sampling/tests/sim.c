@@ -366,7 +366,7 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
                                      .range = 2000000,
                                      .likely = c->stamped ? (int64_t)(c->lag * 1000) + 300
                                                : c->alike ? (int64_t)(c->lag * 1000)
-                                                          : INT64_C(1) << 60,
+                                                          : PP_SAMPLING_NOT_LIKELY,
                                      .error = (int64_t)(c->wrong * 1000)};
     pp_error err = {0};
     m->now += 1e5;
