@@ -218,11 +218,16 @@ static void on_signal(uv_signal_t *handle, int number)
         (void)kill(r->child, number);
 }
 
+static bool is_watched(const run *r)
+{
+    return !r->options->quiet && isatty(STDERR_FILENO);
+}
+
 static void show_progress(const run *r)
 {
     char sampled[64];
     const int64_t first = r->pod.first;
-    if (r->options->quiet || !isatty(STDERR_FILENO) || first == 0)
+    if (!is_watched(r) || first == 0)
         return;
     int64_t ns = pp_time_monotonic() - first;
     const int64_t most = r->pod.policy.duration;
@@ -342,6 +347,8 @@ static int add_solution(void *user, const pp_estimates *solution, pp_error *err)
 static int solve_run(const run *r, json_t *gpus, json_t *results, pp_error *err)
 {
     solutions s = {.activity = pp_activity_builder_get(r->activity), .gpus = gpus};
+    if (is_watched(r))
+        (void)fprintf(stderr, "precisionprobe: the program has ended; computing results\n");
     int rc = pp_ranks_compare(s.activity, &s.ranks, err);
     if (rc == 0)
         rc = pp_solve(s.activity, &r->options->solution, add_solution, &s, err);
