@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ns: for a server that is busy; nobody else waits. */
+#define PATIENCE INT64_C(60000000000)
+
 static const struct argp_option known[] = {
     {"database", 'd', "URL", 0,
      "Postgres connection string or URI (PGHOST, PGDATABASE and the like)", 0},
@@ -295,8 +298,10 @@ static void on_health(void *user, bool ready, const char *text)
 
 static int write_rows(import *m, pp_error *err)
 {
-    const pp_store_options options = {
-        .conninfo = m->options->database, .on_health = on_health, .user = m};
+    const pp_store_options options = {.conninfo = m->options->database,
+                                      .connect_timeout_ns = PATIENCE,
+                                      .on_health = on_health,
+                                      .user = m};
     pp_error why = {0};
     m->err = &why;
     if (uv_loop_init(&m->loop) != 0)
