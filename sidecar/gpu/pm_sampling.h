@@ -57,8 +57,7 @@ typedef struct pp_pm_options {
 /** One sample; `values` by pp_metric, shares of 1 that noise may carry past 1, of the SMs' clock
  * GHz; NaN where the chip does not offer it. */
 typedef struct pp_pm_sample {
-    int64_t
-        start; /**< ns of the GPU's own clock, near that since 1970, on some hosts CLOCK_REALTIME */
+    int64_t start; /**< ns of the GPU's own clock: near CLOCK_REALTIME, on most hosts that */
     int64_t end;
     float values[PP_METRIC_SAMPLED_COUNT];
 } pp_pm_sample;

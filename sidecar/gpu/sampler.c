@@ -273,8 +273,8 @@ static int try_period(pp_pm *pm, pp_error *err)
     return slow_down(pm, full || lost, err);
 }
 
-/* How long decoding takes is known of a period that it stands alone, beside the evaluation of what
- * it decoded before. So one that is longer than asked for is tried in turn. */
+/* Decoding is slower beside the evaluation of what it decoded before. How much slower shows only at
+ * a period that it keeps up with, so a longer one is tried in turn. */
 static int choose_period(pp_pm *pm, pp_error *err)
 {
     for (int trial = 0; trial < TRIALS && is_needed(); trial++) {
