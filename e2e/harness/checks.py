@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from . import libraries, structure
-from .deploy import build_folder, compile_preset, configure
+from .deploy import build_folder, compile_preset, configure, source_link
 from .progress import CACHE, LOGS, ROOT, CommandError, project_files, run, run_shown, start, step, stop
 
 # Loaded into other people's Python by a compiler and flags of its own.
@@ -134,13 +134,13 @@ class Tidied:
     """Marks of files in which clang-tidy found nothing, by all that it sees of them: these need no second look."""
 
     def __init__(self, build):
-        self.build, self.folder, self.texts = build, os.path.join(CACHE, "tidied"), {}
+        self.build, self.clone, self.folder, self.texts = build, source_link(), os.path.join(CACHE, "tidied"), {}
         os.makedirs(self.folder, exist_ok=True)
         for mark in os.scandir(self.folder):
             if mark.stat().st_mtime < time.time() - 30 * 24 * 3600:
                 os.remove(mark)
         with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-            self.commands = {os.path.relpath(c["file"], ROOT): c["command"] for c in json.load(file)}
+            self.commands = {os.path.relpath(c["file"], self.clone): c["command"] for c in json.load(file)}
         self.tool = run("clang-tidy", "--version") + "".join(
             open(os.path.join(ROOT, name), encoding="utf-8").read() for name in named(".clang-tidy"))
 
@@ -154,9 +154,9 @@ class Tidied:
         """The path of a file's mark, by the flags and the texts that the compiler reads, wherever the clone is."""
         command = shlex.split(self.commands[name])
         flags = command[1:command.index("-o")]
-        rule = run(command[0], *flags, "-M", os.path.join(ROOT, name), timeout=120).replace("\\\n", " ")
+        rule = run(command[0], *flags, "-M", os.path.join(self.clone, name), timeout=120).replace("\\\n", " ")
         texts = [self.read(path) for path in rule.split(":", 1)[1].split()]
-        said = "\0".join([self.tool, name, *more, *flags, *texts]).replace(self.build, ".").replace(ROOT, ".")
+        said = "\0".join([self.tool, name, *more, *flags, *texts]).replace(self.build, ".").replace(self.clone, ".")
         return os.path.join(self.folder, hashlib.sha256(said.encode()).hexdigest())
 
     def marks(self, names, more):
@@ -171,7 +171,7 @@ def tidy_some(tidied, kind, names, more):
         return 0, ""
     listing = os.path.join(tidied.build, kind)
     with open(listing, "w", encoding="utf-8") as file:
-        file.write("\n".join(marks) + "\n")
+        file.writelines(os.path.join(tidied.clone, name) + "\n" for name in marks)
     status, output = execute(f"tidy-{kind}.log", "xargs", "-a", listing, "-P2", "-n4", "clang-tidy", "-p",
                              tidied.build, "--quiet", *more)
     for mark in marks.values() if status == 0 else ():
@@ -286,7 +286,8 @@ def hook_tests(without):
             if name.startswith("test_") and name.endswith(".py") and name not in (*without, "test_libraries.py")]
 
 
-LONGEST = ("test_kernels.py", "test_patterns.py", "test_hook.py", "test_agent.py", "test_habits.py", "test_sampling.py", "test_run.py")
+LONGEST = ("test_kernels.py", "test_patterns.py", "test_compiled.py", "test_run.py", "test_hook.py", "test_agent.py", "test_habits.py",
+           "test_sampling.py")
 
 
 def longest_first(runs):

@@ -1,4 +1,5 @@
 """What is built and put on the cluster: images, Prometheus, Postgres, virtual GPUs, the operator, trainings."""
+import contextlib
 import fcntl
 import glob
 import hashlib
@@ -61,10 +62,31 @@ def forget_builds_of_lost_clones():
                 shutil.rmtree(os.path.dirname(note), ignore_errors=True)
 
 
+def source_link():
+    """The clone by a name beside its builds: commands of two clones differ in nothing that is relative to these, so that what one
+    has compiled serves the other."""
+    link = build_folder("clone")
+    if not os.path.islink(link) or os.readlink(link) != ROOT:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(link)
+        os.symlink(ROOT, link)
+    return link
+
+
+def is_of(build, source):
+    """Whether a folder is new, or has been configured for these sources: CMake takes no others."""
+    try:
+        with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cached:
+            return f"CMAKE_HOME_DIRECTORY:INTERNAL={source}\n" in cached.readlines()
+    except FileNotFoundError:
+        return True
+
+
 def configure(name, *options):
     """Configures a build folder in the cache."""
-    build = build_folder(name)
-    run("cmake", "-S", ROOT, "-B", build, *options, timeout=120, log="build.log")
+    build, source = build_folder(name), source_link()
+    fresh = [] if is_of(build, source) else ["--fresh"]
+    run("cmake", *fresh, "-S", source, "-B", build, *options, timeout=120, log="build.log")
     return build
 
 
@@ -82,7 +104,7 @@ def compile_in(build, *targets):
     """These targets, or everything."""
     run("cmake", "--build", build, "-j2", *(["--target", *targets] if targets else []), timeout=1200, log="build.log",
         env={"ZIG_GLOBAL_CACHE_DIR": build_folder("zig-cache"), "CCACHE_DIR": os.path.join(CACHE, "ccache"),
-             "CCACHE_MAXSIZE": "2G"})
+             "CCACHE_BASEDIR": os.path.dirname(build), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "2G"})
 
 
 COMPILING = threading.Lock()  # one in a folder; and one has enough to do for all processors

@@ -9,7 +9,7 @@ import time
 
 CACHE = os.environ.get("PP_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "precisionprobe")
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 LOGS = os.path.join(CACHE, "logs")
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -109,7 +109,7 @@ def runs_of(batches):
 def test_steps_between_captures_are_counted(once, python):
     """By the script's own stamps, each just behind an optimizer's step: as many steps lie in each run as it says, all but a
     few of the others are marked, and none is both."""
-    result, batches = once(python, TRAIN, "mixed", "1200", "8", overheadBudgetPercent=6, stretch={"seconds": 0.2})
+    result, batches = once(python, TRAIN, "mixed", "1200", "8", overheadBudgetPercent=2, stretch={"seconds": 0.2})
     ends = told(result, "steps")
     runs = runs_of(batches)
     assert len(runs) >= 2

@@ -20,7 +20,7 @@
 #define RUNS 1
 #else
 #define SANITIZED 0
-#define RUNS 3
+#define RUNS 2
 #endif
 
 static void run_add(const sim_condition *condition, uint64_t seed, sim_totals *t)
