@@ -32,6 +32,7 @@ enum {
     KEY_METRIC,
     KEY_HOOK,
     KEY_KERNELS,
+    KEY_KEEP_WINDOWS,
 };
 
 enum { SAMPLING_PERIOD_NS = 25000, DWELL_MS = 800 };
@@ -73,6 +74,10 @@ static const struct argp_option known[] = {
     {"max-pause", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 2},
     {"replay-memory", KEY_MEMORY, "MIB", 0,
      "Replay: how much memory replays may take beside the training (2048)", 2},
+    {"keep-windows", KEY_KEEP_WINDOWS, NULL, 0,
+     "Keep what each sampled window's estimates come from below the --output folder, 10 MB a "
+     "window",
+     3},
     {"hook", KEY_HOOK, "FOLDER", 0, "Where the hook's sitecustomize.py is", 3},
     {0},
 };
@@ -254,6 +259,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_HOOK:
         c->out->hook = text;
         return 0;
+    case KEY_KEEP_WINDOWS:
+        c->out->keep_windows = true;
+        return 0;
     case ARGP_KEY_ARGS:
         c->out->command = state->argv + state->next;
         return 0;
@@ -308,6 +316,8 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
     error_t rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &c);
     if (rc != 0)
         return err->code != PP_OK ? -1 : pp_error_set(err, PP_ERR_INVALID, "wrong arguments");
+    if (ret->keep_windows && !ret->output)
+        return pp_error_field(err, "--keep-windows", "needs --output, the folder to keep them in");
     const pp_method method = ret->solution.method;
     if (method == PP_METHOD_AUTO || method == PP_METHOD_SAMPLING)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",

@@ -15,6 +15,7 @@ typedef struct pp_run_options {
     const char *output;         /**< folder for the results; NULL: none is written */
     const char *hook;           /**< folder with the hook's sitecustomize.py */
     bool quiet;                 /**< no progress */
+    bool keep_windows;          /**< below the output: what PM sampling's estimates come from */
     int kernels;                /**< that the table lists below each row; 0: none */
     int64_t sampling_period_ns; /**< between samples of the GPU, for methods Sampling and Auto */
     char **command;             /**< the training, NULL-terminated; borrowed from argv */

@@ -18,6 +18,7 @@
 #include "common/time.h"
 #include "sidecar/agent/presence.h"
 #include "sidecar/agent/trainers.h"
+#include "sidecar/agent/window_file.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -50,6 +51,7 @@ typedef struct run {
     pid_t child; /* the training; 0: it has ended */
     uv_signal_t signals[SIGNALS];
     char ring[PATH_MAX];
+    char windows[PATH_MAX]; /* the folder of those that are kept */
     pp_agent_pod pod;
     pp_trainers *trainers;
     pp_presence presence;
@@ -487,6 +489,15 @@ static int tell(run *r, pp_error *err)
     return rc;
 }
 
+static int prepare_windows(run *r, pp_error *err)
+{
+    const int n = snprintf(r->windows, sizeof r->windows, "%s/windows", r->options->output);
+    if (n < 0 || (size_t)n >= sizeof r->windows)
+        return pp_error_field(err, "--output", "is too long a path");
+    r->pod.keep_windows = r->windows;
+    return pp_window_folder_make(r->windows, err);
+}
+
 static int prepare(run *r, pp_error *err)
 {
     r->pod = (pp_agent_pod){.policy = pp_settings_policy(&r->options->settings),
@@ -500,6 +511,8 @@ static int prepare(run *r, pp_error *err)
                             .user = r};
     r->started = pp_time_now();
     if (r->options->output && pp_recording_start(r->options->output, &r->recording, err) < 0)
+        return -1;
+    if (r->options->keep_windows && prepare_windows(r, err) < 0)
         return -1;
     if (make_ring(r, err) < 0)
         return -1;

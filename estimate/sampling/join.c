@@ -40,6 +40,18 @@ void pp_sampling_clear(pp_sampling *f)
     f->n_kernels = f->n_copies = f->n_samples = 0;
 }
 
+pp_sampling_input pp_sampling_get_input(const pp_sampling *f)
+{
+    return (pp_sampling_input){.period = f->period,
+                               .sampled = f->sampled,
+                               .kernels = f->kernels,
+                               .n_kernels = f->n_kernels,
+                               .copies = f->copies,
+                               .n_copies = f->n_copies,
+                               .samples = f->samples,
+                               .n_samples = f->n_samples};
+}
+
 static int reserve(void *array, size_t *capacity, size_t needed, size_t size, size_t limit,
                    pp_error *err)
 {
@@ -173,8 +185,9 @@ static int join(pp_sampling *f, const pp_sampling_clock *clock, const pp_samplin
 {
     pp_sampling_line line;
     int64_t nearer = rebase(f);
-    const pp_sampling_clock near = {clock->metric, clock->lag - nearer, clock->range,
-                                    clock->likely - nearer, clock->error};
+    pp_sampling_clock near = *clock;
+    near.lag -= nearer;
+    near.likely -= nearer;
     if (clock->metric < 0 || clock->metric >= PP_SAMPLING_METRICS || clock->range < 0 ||
         clock->range > RANGE_MAX || f->period < PERIOD_LEAST)
         return pp_error_set(err, PP_ERR_INVALID, "an impossible clock, range or period");

@@ -73,6 +73,19 @@ int pp_sampling_add_sample(pp_sampling *sampling, const pp_sampling_sample *samp
 /** Forgets kernels and samples. */
 void pp_sampling_clear(pp_sampling *sampling);
 
+/** What has come, as it came; borrowed until the next call. */
+typedef struct pp_sampling_input {
+    int64_t period, sampled;           /**< ns: pp_sampling_new()'s, and how long samples take */
+    const pp_sampling_kernel *kernels; /**< without ... */
+    size_t n_kernels;
+    const pp_sampling_kernel *copies; /**< ... copies and fills */
+    size_t n_copies;
+    const pp_sampling_sample *samples;
+    size_t n_samples;
+} pp_sampling_input;
+
+pp_sampling_input pp_sampling_get_input(const pp_sampling *sampling);
+
 /** Of a pp_sampling_clock: no lag is likely. */
 #define PP_SAMPLING_NOT_LIKELY (INT64_C(1) << 60)
 
@@ -85,6 +98,7 @@ typedef struct pp_sampling_clock {
     int64_t likely; /**< ns: the lag of a clock that samples may be stamped by. It is taken where
                        one near it goes together best, or as well as others; of no account out of
                        the range */
+    bool stamped;   /**< captures before it went by that one: it takes clearly more to leave it */
     int64_t error;  /**< ns, of studies: the lag that is used is by so much too long */
 } pp_sampling_clock;
 

@@ -26,7 +26,9 @@ enum {
 #define NO_WORSE 0.0005   /* of it: levels that were learned at a lag explain more there */
 #define LIKELY 100000.0   /* ns: how far the lag may be from the likely one and be it */
 #define SURE 10000.0      /* ns: as near it is on every GPU that was looked at */
-#define NEARLY 0.02       /* of the variance: an alias of the sure lag may explain so much more */
+#define NEARLY                                                                                     \
+    0.02 /* of the variance: an alias of the sure lag may explain so much more, and data of        \
+            a capture after others that went by stamps */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
 #define STAMPED 1000.0    /* ns: and where it is the likely one */
 #define DRIFTS 2e-6       /* as clocks do that nothing sets: by 3 parts per million and more */
@@ -564,7 +566,7 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
         return 0;
     if (evaluate(f, kinds, &stamps, err) < 0)
         return -1;
-    if (chosen->value - stamps.value <= AS_GOOD)
+    if (chosen->value - stamps.value <= (clock->stamped ? NEARLY : AS_GOOD))
         *ret = stamps.line;
     return 0;
 }

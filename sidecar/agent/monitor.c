@@ -3,8 +3,10 @@
 #include "common/array.h"
 #include "common/cleanup.h"
 #include "common/draw.h"
-#include "estimate/sampling/join.h"
+#include "common/log.h"
 #include "sidecar/agent/sampler.h"
+#include "sidecar/agent/window_file.h"
+#include "sidecar/agent/windows.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -21,7 +23,6 @@ enum {
     AT_ONCE = 4096,
     KEPT_MOST = 160000, /* samples of a window */
     KEPT_BEFORE = 8192, /* of these, from before its capture was seen to run */
-    GROUPS = 8,         /* of windows: four or more make a standard error */
     NICE = 10,
 };
 
@@ -49,7 +50,6 @@ enum {
 #define DRIFT_LEAST (SECOND / 1000)
 #define TIME_MAX (INT64_MAX / 4) /* ns: 2043, for a clock that began in 1970 */
 #define PERIOD_MOST 1000000      /* ns */
-#define APART (SECOND / 1000)    /* from CLOCK_REALTIME, of a lag that another clock has */
 
 typedef enum phase {
     AWAY, /* there is no sampler yet */
@@ -67,20 +67,17 @@ typedef struct work {
     pp_samples_one *samples;
     size_t n_samples;
     pp_sampling_clock clock;
-    pp_sampling_sums *groups[GROUPS];
-    size_t n_groups;
-    pp_sampling_result *result; /* of all groups; NULL: none yet */
-    bool joined;                /* the latest was: its lag is known */
-    bool apart;                 /* samples are not stamped by CLOCK_REALTIME */
-    int64_t lag, lag_stderr;    /* ns */
-    int64_t sampled;            /* ns */
-    int64_t cpu;                /* ns: what the thread has taken */
+    pp_windows windows;
+    int64_t sampled; /* ns */
+    int64_t cpu;     /* ns: what the thread has taken */
     uint64_t failed;
     char why[PP_SAMPLES_TEXT]; /* the latest of these */
 } work;
 
 struct pp_monitor {
     char path[PATH_MAX];
+    char name[NAME_MAX]; /* of that file, without its suffix */
+    const char *keep;    /* the folder for windows' files; NULL: none is kept */
     int64_t period;
     phase phase;
     int64_t since;      /* of the phase */
@@ -112,7 +109,15 @@ struct pp_monitor {
     char why[PP_SAMPLES_TEXT];
 };
 
-int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err)
+/* Its windows' files are called as its sampler's is. */
+static void set_name(pp_monitor *m)
+{
+    const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
+    (void)snprintf(m->name, sizeof m->name, "%.*s", (int)strcspn(base, "."), base);
+}
+
+int pp_monitor_new(const char *ring, int64_t period, const char *keep, pp_monitor **ret,
+                   pp_error *err)
 {
     PP_CLEANUP_FREE pp_monitor *m = calloc(1, sizeof *m);
     if (!m)
@@ -120,21 +125,26 @@ int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error 
     if (!pp_sampler_path(ring, -1, m->path, sizeof m->path))
         return pp_error_set(err, PP_ERR_INVALID, "not the path of a ring: %s", ring);
     m->period = period;
+    m->keep = keep;
+    set_name(m);
     *ret = PP_TAKE(m);
     return 0;
 }
 
 void pp_monitor_aim(pp_monitor *m, const char *ring, int device)
 {
-    if (m->phase == AWAY)
-        (void)pp_sampler_path(ring, device, m->path, sizeof m->path);
+    if (m->phase != AWAY)
+        return;
+    (void)pp_sampler_path(ring, device, m->path, sizeof m->path);
+    set_name(m);
 }
 
 const char *pp_monitor_why(const pp_monitor *m)
 {
     enum { SOME = 3 };
     const work *w = &m->work;
-    const bool in_vain = m->phase != JOINING && !w->result && w->failed >= (m->finished ? 1 : SOME);
+    const bool in_vain =
+        m->phase != JOINING && !w->windows.result && w->failed >= (m->finished ? 1 : SOME);
     return *m->why || !in_vain ? m->why : w->why;
 }
 
@@ -167,78 +177,23 @@ static int feed(work *w, pp_error *err)
     return 0;
 }
 
-/* Whether two groups know the same metrics. */
-static bool are_alike(const pp_sampling_sums *a, const pp_sampling_sums *b)
+/* What is told of the window goes on without the file. */
+static void keep_window(const pp_monitor *m, const work *w)
 {
-    return memcmp(a->known, b->known, sizeof a->known) == 0;
+    pp_error err = {0};
+    if (pp_window_file_write(m->keep, m->name, m->windows, w->pm, &w->clock, &err) < 0)
+        pp_warn("sampling", "a window is not kept: %s", err.message);
 }
 
-/* Of two that know the same, if there are two, those of the fewest windows. */
-static void choose_two(const work *w, size_t *ret_one, size_t *ret_other)
+static int join_and_solve(pp_monitor *m, pp_error *err)
 {
-    uint64_t least = 0;
-    bool found = false, alike = false;
-    for (size_t i = 0; i < w->n_groups; i++)
-        for (size_t k = i + 1; k < w->n_groups; k++) {
-            const bool same = are_alike(w->groups[i], w->groups[k]);
-            const uint64_t windows = w->groups[i]->windows + w->groups[k]->windows;
-            if (found && (same != alike ? alike : windows >= least))
-                continue;
-            found = true;
-            alike = same;
-            least = windows;
-            *ret_one = i;
-            *ret_other = k;
-        }
-}
-
-/* Two groups become one. */
-static int make_room(work *w, pp_error *err)
-{
-    size_t one = 0, other = 1;
-    if (w->n_groups < GROUPS)
-        return 0;
-    choose_two(w, &one, &other);
-    if (pp_sampling_sums_merge(w->groups[one], w->groups[other], err) < 0)
+    work *w = &m->work;
+    w->windows.joined = false;
+    if (feed(w, err) < 0)
         return -1;
-    pp_sampling_sums_free(w->groups[other]);
-    w->groups[other] = w->groups[--w->n_groups];
-    return 0;
-}
-
-static int solve_all(work *w, pp_error *err)
-{
-    pp_sampling_result *result = NULL;
-    if (pp_sampling_solve((const pp_sampling_sums *const *)w->groups, w->n_groups, &result, err) <
-        0)
-        return -1;
-    pp_sampling_result_free(w->result);
-    w->result = result;
-    return 0;
-}
-
-static int join_and_solve(work *w, pp_error *err)
-{
-    pp_sampling_sums *sums = NULL;
-    w->joined = false;
-    if (feed(w, err) < 0 || pp_sampling_join(w->pm, &w->clock, w->result, &sums, err) < 0)
-        return -1;
-    w->joined = true;
-    if (make_room(w, err) < 0) {
-        pp_sampling_sums_free(sums);
-        return -1;
-    }
-    w->lag = sums->lag;
-    w->lag_stderr = sums->lag_stderr;
-    w->apart = w->apart || (w->lag > w->clock.likely ? w->lag - w->clock.likely
-                                                     : w->clock.likely - w->lag) > APART;
-    w->groups[w->n_groups++] = sums;
-    if (solve_all(w, err) < 0) {
-        /* With it there are too many kernels for one solution, say: the others are still good. */
-        pp_sampling_sums_free(w->groups[--w->n_groups]);
-        return -1;
-    }
-    return 0;
+    if (m->keep)
+        keep_window(m, w);
+    return pp_windows_add(&w->windows, w->pm, &w->clock, err);
 }
 
 static void note_failure(work *w, const char *why)
@@ -264,7 +219,7 @@ static void *body(void *user)
     pp_monitor *m = user;
     pp_error err = {0};
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    if (join_and_solve(&m->work, &err) < 0)
+    if (join_and_solve(m, &err) < 0)
         note_failure(&m->work, err.message);
     else
         m->work.sampled += time_of(&m->work);
@@ -281,18 +236,21 @@ static void *body(void *user)
  * pass that. */
 static pp_sampling_clock clock_of(const pp_monitor *m, int64_t now)
 {
-    const work *w = &m->work;
+    const pp_windows *w = &m->work.windows;
     const bool told = m->offset < INT64_MAX;
     const int64_t likely = w->apart ? PP_SAMPLING_NOT_LIKELY : m->realtime;
     const pp_sampling_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
                                      .range = GUESS_LATE / 2 + DRIFT_LEAST,
-                                     .likely = likely};
+                                     .likely = likely,
+                                     .stamped = w->stamped};
     const int64_t drift = DRIFT_LEAST + (now - m->joined_at) / 1000000 * DRIFT_PPM;
     const int64_t most = 2 * guess.range; /* what it takes in a capture that goes on */
     if (!w->joined || (told && drift > most))
         return guess;
-    return (pp_sampling_clock){
-        .lag = w->lag, .range = drift < most ? drift : most, .likely = likely};
+    return (pp_sampling_clock){.lag = w->lag,
+                               .range = drift < most ? drift : most,
+                               .likely = likely,
+                               .stamped = w->stamped};
 }
 
 static void submit(pp_monitor *m, int64_t now)
@@ -334,9 +292,7 @@ void pp_monitor_free(pp_monitor *m, bool leave)
         (void)collect(m, true);
     pp_sampler_free(m->sampler, leave);
     pp_sampling_free(m->work.pm);
-    pp_sampling_result_free(m->work.result);
-    for (size_t i = 0; i < m->work.n_groups; i++)
-        pp_sampling_sums_free(m->work.groups[i]);
+    pp_windows_free(&m->work.windows);
     free(m->work.samples);
     free(m);
 }
@@ -666,17 +622,17 @@ void pp_monitor_finish(pp_monitor *m)
 bool pp_monitor_take(pp_monitor *m, pp_monitor_estimates *ret)
 {
     const work *w = &m->work;
-    if (!m->fresh || m->phase == JOINING || !w->result || !m->sampler)
+    if (!m->fresh || m->phase == JOINING || !w->windows.result || !m->sampler)
         return false;
     m->fresh = false;
-    *ret = (pp_monitor_estimates){.result = w->result,
+    *ret = (pp_monitor_estimates){.result = w->windows.result,
                                   .sampler = pp_sampler_header(m->sampler),
                                   .windows = m->windows,
                                   .failed = w->failed,
                                   .failure = w->why,
                                   .sampled = w->sampled,
                                   .lag_guess = w->clock.lag,
-                                  .lag = w->lag,
-                                  .lag_stderr = w->lag_stderr};
+                                  .lag = w->windows.lag,
+                                  .lag_stderr = w->windows.lag_stderr};
     return true;
 }

@@ -18,8 +18,10 @@
 typedef struct pp_monitor pp_monitor;
 
 /** `ring`: path of the process's ring, beside which the sampler's file will be; `period`: ns
- * between samples that were asked for; the sampler may choose a longer one. */
-int pp_monitor_new(const char *ring, int64_t period, pp_monitor **ret, pp_error *err);
+ * between samples that were asked for; the sampler may choose a longer one. `keep`: the folder that
+ * each window's samples and kernels are kept in (window_file.h), borrowed; NULL: nowhere. */
+int pp_monitor_new(const char *ring, int64_t period, const char *keep, pp_monitor **ret,
+                   pp_error *err);
 /** It is one of several GPUs of the process that have a sampler each: the one of this number in
  * CUDA. Before any sampler was found. */
 void pp_monitor_aim(pp_monitor *monitor, const char *ring, int device);

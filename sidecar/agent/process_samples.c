@@ -133,7 +133,8 @@ static int make_monitors(pp_process *p, const pp_agent_pod *pod, pp_error *err)
 {
     for (size_t i = 0; i < p->gpu_count; i++)
         if (!p->gpus[i].monitor && pod->sampling_period > 0 && !p->stale &&
-            pp_monitor_new(p->path, pod->sampling_period, &p->gpus[i].monitor, err) < 0)
+            pp_monitor_new(p->path, pod->sampling_period, pod->keep_windows, &p->gpus[i].monitor,
+                           err) < 0)
             return -1;
     return 0;
 }

@@ -583,7 +583,8 @@ static double lag_of(double tail, double drift, bool stamped)
         sim s;
         sim_config c = sim_usual(seed);
         c.kernels = 367, c.length = 300, c.spread = 1.2, c.period = 100;
-        c.captures = 1, c.capture = 2, c.drift = drift, c.tail = tail, c.stamped = stamped;
+        c.captures = 1, c.capture = 2, c.drift = drift, c.tail = tail;
+        c.stamped = stamped ? 0.2 : 0;
         sim_run(&s, &c);
         assert_int_equal(s.n_captures, 1);
         assert_int_equal(s.captures[0]->stamped, stamped && drift == 0);

@@ -520,7 +520,7 @@ static void test_impossible_input(void **state)
     assert_int_equal(err.code, PP_ERR_INVALID);
     assert_int_equal(pp_sampling_add_sample(f, &sample, &err), -1);
     static const pp_sampling_clock clocks[] = {
-        {-1, 0, 0, 0, 0}, {PP_SAMPLING_METRICS, 0, 0, 0, 0}, {0, 0, INT64_MAX, 0, 0}};
+        {.metric = -1}, {.metric = PP_SAMPLING_METRICS}, {.range = INT64_MAX}};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         pp_error_clear(&err);
         assert_int_equal(pp_sampling_join(f, &clocks[i], NULL, &s, &err), -1);

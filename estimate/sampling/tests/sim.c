@@ -43,6 +43,7 @@ typedef struct model {
     double lead; /* of the time in which nothing runs, the share before it does */
     int64_t step;
     double lag_squares;
+    double stamps_off; /* us: the likely lag less the true one */
 } model;
 
 static void *need(void *p)
@@ -364,9 +365,10 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
     const pp_sampling_clock clock = {.metric = c->tail > 0 ? 0 : SIM_BUSY,
                                      .lag = (int64_t)(c->lag * 1000) + 600000,
                                      .range = 2000000,
-                                     .likely = c->stamped ? (int64_t)(c->lag * 1000) + 300
-                                               : c->alike ? (int64_t)(c->lag * 1000)
-                                                          : PP_SAMPLING_NOT_LIKELY,
+                                     .likely = c->stamped > 0 || c->alike
+                                                   ? (int64_t)((c->lag + m->stamps_off) * 1000)
+                                                   : PP_SAMPLING_NOT_LIKELY,
+                                     .stamped = c->by_stamps,
                                      .error = (int64_t)(c->wrong * 1000)};
     pp_error err = {0};
     m->now += 1e5;
@@ -425,6 +427,8 @@ void sim_run(sim *s, const sim_config *config)
     m->now = 1e6;
     draw_model(m, config);
     m->lead = config->dead > 0 ? sim_uniform(&m->rng) : 0;
+    uint64_t apart = config->seed * 104729; /* what else is drawn stays the same with it */
+    m->stamps_off = config->stamped * sim_normal(&apart);
     find_truth(s);
     s->captures = need(calloc((size_t)config->captures, sizeof(pp_sampling_sums *)));
     pp_sampling *f = need(pp_sampling_new((int64_t)(config->period * 1000)));

@@ -26,7 +26,9 @@ typedef struct sim_config {
     double stamps;  /* us, sd of a kernel's stamps */
     double lag;     /* us: the samples' clock less the kernels' */
     double drift;   /* of the samples' clock against the kernels' */
-    bool stamped;   /* the lag is the likely one, to 0.3 us */
+    double
+        stamped; /* us, sd of what the likely lag is off by, the same in all captures; 0: none is */
+    bool by_stamps; /* captures before it went by that lag */
     double tail;    /* share of a kernel, at its end, over which it runs out; 0: some us */
     double lost;    /* share of samples that are not there */
     int late;       /* so many of the last kernels run in the last capture alone */

@@ -3,6 +3,8 @@
 #include "common/tests/cmocka_all.h"
 #include "common/tests/random.h"
 #include "sidecar/agent/monitor.h"
+#include "sidecar/agent/window_file.h"
+#include "sidecar/agent/windows.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -86,7 +88,7 @@ static int set_up(void **state)
     t.seed = 1;
     t.period = PERIOD;
     t.fd = -1;
-    return pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL);
+    return pp_monitor_new(t.ring, PERIOD, NULL, &t.monitor, NULL);
 }
 
 static int tear_down(void **state)
@@ -609,7 +611,7 @@ static void test_a_capture_is_not_stopped_for_long(void **state)
     assert_int_equal(advise("started"), PP_MONITOR_GO);
 
     pp_monitor_free(t.monitor, false);
-    assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+    assert_int_equal(pp_monitor_new(t.ring, PERIOD, NULL, &t.monitor, NULL), 0);
     assert_int_equal(advise("started"), PP_MONITOR_WAIT);
 }
 
@@ -752,7 +754,7 @@ static void test_a_longer_period(void **state)
     static const uint32_t impossible[] = {PERIOD - 1, 1000001};
     for (int i = 0; i < 2; i++) {
         pp_monitor_free(t.monitor, false);
-        assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+        assert_int_equal(pp_monitor_new(t.ring, PERIOD, NULL, &t.monitor, NULL), 0);
         t.header->want = PP_SAMPLES_REST;
         t.header->period = impossible[i];
         show(PP_SAMPLES_RESTING);
@@ -808,7 +810,7 @@ static void test_an_offset_that_says_nothing(void **state)
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
         pp_monitor_estimates e;
         pp_monitor_free(t.monitor, true);
-        assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+        assert_int_equal(pp_monitor_new(t.ring, PERIOD, NULL, &t.monitor, NULL), 0);
         if (t.header)
             t.header->want = PP_SAMPLES_REST; /* the next one */
         t.running = false;
@@ -950,7 +952,7 @@ static void test_a_file_that_lies(void **state)
     assert_non_null(strstr(pp_monitor_why(t.monitor), "impossible"));
 
     pp_monitor_free(t.monitor, true);
-    assert_int_equal(pp_monitor_new(t.ring, PERIOD, &t.monitor, NULL), 0);
+    assert_int_equal(pp_monitor_new(t.ring, PERIOD, NULL, &t.monitor, NULL), 0);
     t.header->sample_size++;
     assert_true(poll("started"));
     assert_non_null(strstr(pp_monitor_why(t.monitor), "another build"));
@@ -983,6 +985,66 @@ static void test_a_sampler_that_ends_meanwhile(void **state)
     assert_string_equal(pp_monitor_why(t.monitor), "the sampler has ended");
 }
 
+/* What is evaluated again of the file, by the same windows. */
+static void check_again(const char *path, const pp_sampling_result *told)
+{
+    pp_sampling *window = NULL;
+    pp_sampling_clock clock;
+    pp_windows again = {0};
+    pp_error err = {0};
+    assert_int_equal(pp_window_file_read(path, &window, &clock, &err), 0);
+    assert_int_equal(pp_windows_add(&again, window, &clock, &err), 0);
+    pp_sampling_free(window);
+    assert_int_equal(again.result->n, told->n);
+    for (size_t i = 0; i < told->n; i++)
+        assert_memory_equal(&again.result->items[i], &told->items[i], sizeof *told->items);
+    pp_windows_free(&again);
+}
+
+/* All that its estimates come from is in the file, copies too; a file that is none of ours, or ends
+ * early, is refused. */
+static void test_windows_that_are_kept(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    pp_sampling *window = NULL;
+    pp_sampling_clock clock;
+    pp_error err = {0};
+    char path[96];
+    pp_monitor_free(t.monitor, true);
+    assert_int_equal(pp_monitor_new(t.ring, PERIOD, t.folder, &t.monitor, NULL), 0);
+    t.fills = true;
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    (void)snprintf(path, sizeof path, "%s/a-0001" PP_WINDOW_SUFFIX, t.folder);
+    check_again(path, e.result);
+    assert_int_equal(truncate(path, 50000), 0);
+    assert_int_equal(pp_window_file_read(path, &window, &clock, &err), -1);
+    assert_non_null(strstr(err.message, "was cut short"));
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++)
+        assert_true(fputs("0123456789", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(pp_window_file_read(path, &window, &clock, &err), -1);
+    assert_non_null(strstr(err.message, "is no window"));
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Training and estimates go on. */
+static void test_a_window_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    pp_monitor_free(t.monitor, true);
+    assert_int_equal(pp_monitor_new(t.ring, PERIOD, "/nonexistent", &t.monitor, NULL), 0);
+    begin();
+    sample();
+    assert_true(wait_for(&e));
+    check_estimates(&e);
+}
+
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -990,6 +1052,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_from_samples_to_estimates),
         WITH_FOLDER(test_fills_among_kernels),
+        WITH_FOLDER(test_windows_that_are_kept),
+        WITH_FOLDER(test_a_window_that_cannot_be_kept),
         WITH_FOLDER(test_many_windows),
         WITH_FOLDER(test_many_windows_some_blank),
         WITH_FOLDER(test_windows_far_apart),
