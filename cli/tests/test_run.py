@@ -472,6 +472,7 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
     (["--budget", "50.1", "--", "true"], "--budget must be 0.01 to 50"),
     (["--method", "Guess", "--", "true"], '--method "Guess" is none of Auto'),
     (["--kernels=0", "--", "true"], "--kernels must be 1 to 20, not 0"),
+    (["--keep-windows", "--", "true"], "--keep-windows needs --output"),
     (["--metric", "Speed", "--", "true"], "no such metric: Speed"),
     (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
     (["--duration", "5", "--", "true"], "--duration"),

@@ -125,12 +125,29 @@ def check_pattern(truth, pattern, said):
                 assert f"({bound['achieved']['value'] / 1e12:.4g} TB/s of 4.917 TB/s)" in said
 
 
+def check_windows(folder, results):
+    """Each window that was sampled is kept, and leads to the run's own values when it is evaluated again."""
+    gpu, = results["gpus"]
+    fine, = gpu["fine"]
+    windows = sorted((folder / "out/windows").glob("*.window"))
+    assert len(windows) == fine["times"]
+    *looked, last = map(json.loads, subprocess.run([BUILT.parents[2] / "sidecar/agent/tests/sample_again", *windows],
+                                                   capture_output=True, text=True, check=True).stdout.splitlines())
+    assert sum("lag" in window for window in looked) == fine["times"] - fine["failedTimes"]
+    again = sorted(item[name] for item in last["items"] for name in driver.METRICS)
+    own = sorted(value for item in values_of(results).values() for name, value in item.items()
+                 if name in driver.METRICS and value[0] is not None)
+    assert own
+    for mean, error in own:
+        assert min(abs(mean / 100 - value[0]) + abs(error / 100 - value[1]) for value in again) < 2e-6, (mean, error)
+
+
 @pytest.mark.parametrize("python, model", [(PYTHONS[0], "long"), (PYTHONS[-1], "random")], ids=["long", "random"])
 def test_values_are_the_truth(tmp_path, python, model):
     seed = random.SystemRandom().randrange(1 << 30)
     print("seed", seed)
     begun = time.monotonic()
-    output, said, results = run(tmp_path, python, model, seed, 20, "--method", "Sampling", "--budget", "1", sampled=2)
+    output, said, results = run(tmp_path, python, model, seed, 20, "--method", "Sampling", "--budget", "1", "--keep-windows", sampled=2)
     truth, (gpu,) = driver.truth_of(output), results["gpus"]
     fine, = gpu["fine"]
     print(driver.compare(truth, values_of(results)), fine)
@@ -151,6 +168,7 @@ def test_values_are_the_truth(tmp_path, python, model):
     for name, closure in closures.items():
         assert closure["held"] > 0 and abs(closure["difference"]) < 20000, (name, closure)
         assert abs(fine["closure"][name]["difference"] * 1e6 - closure["difference"]) <= 1
+    check_windows(tmp_path, results)
     assert driver.agrees(truth, values_of(results))
     assert not driver.agrees(driver.exchanged(truth), values_of(results))
     assert {value["method"] for item in layers for name, value in item["metrics"].items()

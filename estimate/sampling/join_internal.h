@@ -24,8 +24,9 @@ typedef struct pp_sampling_line {
     double lag;     /* ns, there */
     double drift;   /* ns per ns */
     double stderr_ns, drift_stderr;
-    size_t pieces; /* that it was put through */
-    bool stamped;  /* by the samples' stamps: what it is off by, it is in all captures */
+    double common_ns; /* what it is off by, besides, in all captures alike: standard error */
+    size_t pieces;    /* that it was put through */
+    bool stamped;     /* by the samples' stamps */
 } pp_sampling_line;
 
 /** Both sorted by start. PP_ERR_NOT_FOUND where they do not go together, or clearly better at

@@ -29,8 +29,11 @@ enum {
 #define NEARLY                                                                                     \
     0.02 /* of the variance: an alias of the sure lag may explain so much more, and data of        \
             a capture after others that went by stamps */
-#define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
-#define STAMPED 1000.0    /* ns: and where it is the likely one */
+#define UNSURE 1000.0  /* ns: the lag's standard error where there are too few pieces to tell */
+#define STAMPED 1000.0 /* ns: what stamps are off by */
+#define STAMPS_DIFFER 250.0 /* ns: and by how much more in one capture than in others */
+#define CHANCE 2.0          /* standard deviations of what levels learned from noise explain more */
+#define RUNS_OUT 0.03     /* of kernels' length: by so much the data's lag was too small on H200s */
 #define DRIFTS 2e-6       /* as clocks do that nothing sets: by 3 parts per million and more */
 #define DRIFTS_SURELY 4.0 /* of the drift's standard errors, of ... */
 #define DRIFTS_PIECES 8   /* ... so many pieces */
@@ -539,6 +542,18 @@ static int check_lag(const pp_sampling *f, pp_sampling_kinds *kinds, int metric,
                : 0;
 }
 
+/* ns: the length of a kernel, by what each takes of the time. */
+static double usual_length(const pp_sampling *f)
+{
+    double time = 0, squares = 0;
+    for (size_t i = 0; i < f->n_kernels; i++) {
+        const double length = (double)(f->kernels[i].end - f->kernels[i].start);
+        time += length;
+        squares += length * length;
+    }
+    return time > 0 ? squares / time : 0;
+}
+
 /* Whether it passes the likely lag by, on its way. */
 static bool is_drifting(const pp_sampling_line *line)
 {
@@ -558,15 +573,20 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
 {
     candidate stamps = {.line = {.middle = chosen->line.middle,
                                  .lag = (double)clock->likely,
-                                 .stderr_ns = STAMPED,
+                                 .stderr_ns = STAMPS_DIFFER,
+                                 .common_ns = STAMPED,
                                  .stamped = true}};
     *ret = chosen->line;
+    ret->common_ns = RUNS_OUT * usual_length(f);
     if (!is_likely(chosen, clock) || chosen->line.lag - (double)clock->likely > SURE ||
         is_drifting(&chosen->line))
         return 0;
     if (evaluate(f, kinds, &stamps, err) < 0)
         return -1;
-    if (chosen->value - stamps.value <= (clock->stamped ? NEARLY : AS_GOOD))
+    const double by_chance =
+        CHANCE * sqrt(2.0 * (double)pp_sampling_kinds_count(kinds)) / (double)f->n_samples;
+    const double more = clock->stamped ? NEARLY : AS_GOOD;
+    if (chosen->value - stamps.value <= more + by_chance)
         *ret = stamps.line;
     return 0;
 }

@@ -30,9 +30,6 @@ enum {
 
 enum { COPIES = PP_SAMPLING_COPY_PARTS * (PP_SAMPLING_COPY_ACROSS + 1) };
 
-/* ns: by how much more two captures' lags are off from each other's than their stamps say. */
-#define STAMPS_DIFFER 250.0
-
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
 typedef struct place {
     UT_hash_handle hh;
@@ -273,13 +270,13 @@ static bool is_held(const summing *s, uint32_t step)
     return draw_of(s, step) <= s->held_most;
 }
 
-static void choose_held(summing *s, const pp_sampling_line *line)
+static void choose_held(summing *s)
 {
     const pp_sampling *f = s->sampling;
     const uint32_t first = (uint32_t)f->kernels[0].step;
     uint32_t last = first;
     uint64_t least = UINT64_MAX;
-    s->salt = pp_draw((uint64_t)(int64_t)line->lag ^ (uint64_t)f->n_samples << 32);
+    s->salt = pp_draw((uint64_t)f->kernels[0].step ^ (uint64_t)f->n_kernels << 32);
     for (size_t i = 0; i < f->n_kernels; i++) {
         last = (uint32_t)f->kernels[i].step;
         least = draw_of(s, last) < least ? draw_of(s, last) : least;
@@ -437,28 +434,37 @@ static int compare_segments(const void *a, const void *b)
 typedef struct window {
     uint32_t columns[ACTIVE_MAX];
     double shares[ACTIVE_MAX];
+    double shifts[ACTIVE_MAX]; /* what each takes more where the window lies 1 ns later */
     size_t n;
     uint32_t step;        /* of what it meets first */
     const segment *alone; /* the only one that it meets; NULL: there are several */
 } window;
 
-static int add_product(summing *s, uint32_t a, uint32_t b, double value, pp_error *err)
+/* Of two columns of a window, by their places in it; the first's is not the larger one. */
+static int add_product(summing *s, const window *w, size_t i, size_t j, pp_error *err)
 {
-    row *r = &s->rows[a];
-    for (size_t i = r->n; i-- > 0;)
-        if (r->pairs[i].b == b) {
-            r->pairs[i].sum += value;
+    const pp_sampling_pair more = {.a = w->columns[i],
+                                   .b = w->columns[j],
+                                   .sum = w->shares[i] * w->shares[j],
+                                   .shift_a = w->shares[i] * w->shifts[j],
+                                   .shift_b = i == j ? 0 : w->shares[j] * w->shifts[i]};
+    row *r = &s->rows[more.a];
+    for (size_t k = r->n; k-- > 0;)
+        if (r->pairs[k].b == more.b) {
+            r->pairs[k].sum += more.sum;
+            r->pairs[k].shift_a += more.shift_a;
+            r->pairs[k].shift_b += more.shift_b;
             return 0;
         }
     if (r->n == r->capacity) {
-        size_t more = r->capacity * 2 + 8;
-        pp_sampling_pair *grown = realloc(r->pairs, more * sizeof *grown);
+        size_t capacity = r->capacity * 2 + 8;
+        pp_sampling_pair *grown = realloc(r->pairs, capacity * sizeof *grown);
         if (!grown)
             return pp_error_nomem(err);
         r->pairs = grown;
-        r->capacity = more;
+        r->capacity = capacity;
     }
-    r->pairs[r->n++] = (pp_sampling_pair){a, b, value};
+    r->pairs[r->n++] = more;
     return 0;
 }
 
@@ -687,8 +693,7 @@ static int take_window(summing *s, const window *w, const pp_sampling_sample *sa
             if (to->known[m])
                 c->rhs[m] += w->shares[i] * (double)sample->values[m];
         for (size_t j = 0; j < w->n; j++)
-            if (w->columns[j] >= w->columns[i] &&
-                add_product(s, w->columns[i], w->columns[j], w->shares[i] * w->shares[j], err) < 0)
+            if (w->columns[j] >= w->columns[i] && add_product(s, w, i, j, err) < 0)
                 return -1;
     }
     for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
@@ -701,15 +706,17 @@ static int take_window(summing *s, const window *w, const pp_sampling_sample *sa
 }
 
 /* A column comes twice where two kernels of the same place touch one window. */
-static void add_share(window *w, uint32_t column, double share)
+static void add_share(window *w, uint32_t column, double share, double shift)
 {
     for (size_t i = 0; i < w->n; i++)
         if (w->columns[i] == column) {
             w->shares[i] += share;
+            w->shifts[i] += shift;
             return;
         }
     w->columns[w->n] = column;
-    w->shares[w->n++] = share;
+    w->shares[w->n] = share;
+    w->shifts[w->n++] = shift;
 }
 
 /* The segments that are open as the sweep goes along. */
@@ -742,7 +749,8 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
         int64_t to = g->end < end ? g->end : end;
         odd = odd || (to > from && g->column == ODD);
         if (to > from)
-            add_share(w, g->column, (double)(to - from) / (double)(end - start));
+            add_share(w, g->column, (double)(to - from) / (double)(end - start),
+                      ((g->end >= end) - (g->start <= start)) / (double)(end - start));
         w->step = w->n == 1 ? g->step : w->step;
         if (g->end > end)
             at->open[kept++] = g;
@@ -781,7 +789,7 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
             return -1;
     }
     end_gap(s);
-    judge_items(s, line->stamped ? STAMPS_DIFFER : line->stderr_ns);
+    judge_items(s, line->stderr_ns);
     return 0;
 }
 
@@ -834,6 +842,7 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
     s.sums->captures = 1;
     s.sums->lag = (int64_t)line->lag;
     s.sums->lag_stderr = (int64_t)line->stderr_ns;
+    s.sums->lag_common = (int64_t)line->common_ns;
     s.sums->stamped = line->stamped;
     pp_sampling_find_known(f, s.sums->known);
     int rc = make_places(&s, err);
@@ -843,7 +852,7 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
         rc = find_known(&s, err);
     if (rc == 0 && s.n_segments > 0) {
         qsort(s.segments, s.n_segments, sizeof *s.segments, compare_segments);
-        choose_held(&s, line);
+        choose_held(&s);
         rc = take_windows(&s, line, err);
     }
     if (rc == 0)

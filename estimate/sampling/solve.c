@@ -46,6 +46,7 @@ typedef struct solving {
     double *held;                  /* ... and the same of their windows that are held out */
     double *theta;                 /* the metric's estimates, as many as the matrix has rows */
     double *rest;                  /* n for each capture: X' (y - X theta) of its windows */
+    double *shift;                 /* what samples that lie 1 ns later do to X'y */
     double *z, *signs;             /* scratch, as many */
     double *times;                 /* n for each capture: ns of its kernels' parts */
     pp_sampling_causes *causes;    /* of each item */
@@ -291,24 +292,20 @@ static double weight_of(const solving *s, const pp_sampling_item *item, uint32_t
     return is_rate(s, m) ? share / s->clock[column] : share;
 }
 
-/* Where its kernels begin and end, a lag that is wrong takes a piece of what is beside them for
- * theirs, and loses one of their own: for each ns. */
-static double edge_error(const solving *s, const pp_sampling_item *item, size_t from, size_t to,
-                         int m)
+/* What X'y changes by where samples lie 1 ns later: by what runs at their ends less what runs at
+ * their begins. Left by an item's z it is what the item's mean is off by for each ns that the lag
+ * is too long. */
+static void find_shift(solving *s, int m)
 {
-    double early = 0, late = 0;
-    for (size_t i = from; i < to; i++) {
-        uint32_t at = s->whole.by_key[i];
-        const pp_sampling_column *c = &s->whole.columns[at];
-        if (c->key.gap)
-            continue;
-        double count = (double)c->count * weight_of(s, item, at, m) / c->time;
-        double before = at > 0 ? s->theta[at - 1] : 0;
-        double behind = at + 1 < s->whole.n ? s->theta[at + 1] : 0;
-        early += count * (before - s->theta[at]);
-        late += count * (behind - s->theta[at]);
-    }
-    return fmax(fabs(early), fabs(late));
+    const pp_sampling_whole *w = &s->whole;
+    memset(s->shift, 0, w->n * sizeof *s->shift);
+    for (size_t g = 0; g < w->n_captures; g++)
+        for (size_t p = 0; w->captures[g]->known[m] && p < w->captures[g]->n_pairs; p++) {
+            const pp_sampling_pair *pair = &w->captures[g]->pairs[p];
+            const uint32_t a = w->index[g][pair->a], b = w->index[g][pair->b];
+            s->shift[a] += pair->shift_a * s->theta[b];
+            s->shift[b] += pair->shift_b * s->theta[a];
+        }
 }
 
 /* Of the variance of z' X' y: what the prior's width is, and not the samples' noise. */
@@ -361,7 +358,7 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
         const double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         c.captures += moved * moved * c.count / (c.count - 1);
     }
-    item->per_ns[m] = edge_error(s, item, from, to, m);
+    item->per_ns[m] = pp_dot(s->z, s->shift, w->n);
     c.edges = has(s, PP_SAMPLING_EDGES) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
     if (is_rate(s, m))
         c.clock =
@@ -393,6 +390,7 @@ static void estimate_metric(solving *s, int m)
     const pp_sampling_whole *w = &s->whole;
     pp_sampling_result *r = s->result;
     size_t n = 0;
+    find_shift(s, m);
     for (size_t from = 0, to; from < w->n; from = to) {
         to = end_of_item(s, from);
         s->causes[n] = estimate_item(s, &r->items[n], from, to, m);
@@ -505,17 +503,16 @@ static int list_items(solving *s, pp_error *err)
     return 0;
 }
 
-/* ns: how far off the lag of all captures together may be. What stamps are off by, they are off by
- * in each of them; what data say of the lag, each says by itself. */
+/* ns: how far off the lag of all captures together may be. */
 static double lag_error_of(const pp_sampling_sums *const *captures, size_t n)
 {
-    double squares = 0, stamped = 0;
+    double squares = 0, common = 0;
     for (size_t g = 0; g < n; g++) {
         const double error = (double)captures[g]->lag_stderr / (double)n;
-        squares += captures[g]->stamped ? 0 : error * error;
-        stamped += captures[g]->stamped ? error : 0;
+        squares += error * error;
+        common += (double)captures[g]->lag_common / (double)n;
     }
-    return sqrt(LAG_STDERR * LAG_STDERR + squares + stamped * stamped);
+    return sqrt(LAG_STDERR * LAG_STDERR + squares + common * common);
 }
 
 static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n, pp_error *err)
@@ -532,14 +529,15 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     s->held = malloc(size * sizeof *s->held);
     s->clock = malloc(size * sizeof *s->clock);
     s->theta = malloc(rows * sizeof *s->theta);
+    s->shift = malloc(size * sizeof *s->shift);
     s->z = malloc(rows * sizeof *s->z);
     s->signs = malloc(rows * sizeof *s->signs);
     s->rest = malloc(size * n * sizeof *s->rest);
     s->times = calloc(size * n, sizeof *s->times);
     s->causes = malloc(size * sizeof *s->causes);
     s->errors = malloc(size * sizeof *s->errors);
-    if (!s->share || !s->held || !s->clock || !s->theta || !s->z || !s->signs || !s->rest ||
-        !s->times || !s->causes || !s->errors)
+    if (!s->share || !s->held || !s->clock || !s->theta || !s->shift || !s->z || !s->signs ||
+        !s->rest || !s->times || !s->causes || !s->errors)
         return pp_error_nomem(err);
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; i < captures[g]->n; i++)
@@ -626,6 +624,7 @@ int pp_sampling_solve_without(unsigned parts, const pp_sampling_sums *const *cap
     free(s.held);
     free(s.clock);
     free(s.theta);
+    free(s.shift);
     free(s.rest);
     free(s.z);
     free(s.signs);

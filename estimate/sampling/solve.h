@@ -27,8 +27,8 @@ typedef struct pp_sampling_item {
     uint64_t kernels;                 /**< how many ran */
     double mean[PP_SAMPLING_METRICS]; /**< 0 to 1, of the SMs' clock GHz; NaN: not known */
     double stderr_of[PP_SAMPLING_METRICS];
-    double per_ns[PP_SAMPLING_METRICS]; /**< by which the mean is off for each ns of the lag's error
-                                         */
+    double per_ns[PP_SAMPLING_METRICS]; /**< by which the mean is too large for each ns that the lag
+                                           is too long; of a first-order change */
 } pp_sampling_item;
 
 /** What speaks against a metric's values. */

@@ -102,15 +102,20 @@ static size_t merge_pairs(merging *g, const pp_sampling_sums *into, const pp_sam
         g->pairs[i] = into->pairs[i];
     for (size_t i = 0; i < from->n_pairs; i++) {
         uint32_t a = g->index[from->pairs[i].a], b = g->index[from->pairs[i].b];
+        const pp_sampling_pair *p = &from->pairs[i];
         g->pairs[into->n_pairs + i] =
-            (pp_sampling_pair){a < b ? a : b, a < b ? b : a, from->pairs[i].sum};
+            a <= b ? (pp_sampling_pair){a, b, p->sum, p->shift_a, p->shift_b}
+                   : (pp_sampling_pair){b, a, p->sum, p->shift_b, p->shift_a};
     }
     if (n > 1)
         qsort(g->pairs, n, sizeof *g->pairs, pp_sampling_pair_compare);
     for (size_t i = 0; i < n; i++) {
-        if (kept > 0 && pp_sampling_pair_compare(&g->pairs[kept - 1], &g->pairs[i]) == 0)
-            g->pairs[kept - 1].sum += g->pairs[i].sum;
-        else
+        pp_sampling_pair *last = kept > 0 ? &g->pairs[kept - 1] : NULL;
+        if (last && pp_sampling_pair_compare(last, &g->pairs[i]) == 0) {
+            last->sum += g->pairs[i].sum;
+            last->shift_a += g->pairs[i].shift_a;
+            last->shift_b += g->pairs[i].shift_b;
+        } else
             g->pairs[kept++] = g->pairs[i];
     }
     return kept;
@@ -151,6 +156,8 @@ static void merge_totals(pp_sampling_sums *into, const pp_sampling_sums *from)
     }
     if (from->lag_stderr > into->lag_stderr)
         into->lag_stderr = from->lag_stderr; /* the worse of both */
+    if (from->lag_common > into->lag_common)
+        into->lag_common = from->lag_common;
     into->stamped = into->stamped || from->stamped;
     into->captures += from->captures;
     into->windows += from->windows;

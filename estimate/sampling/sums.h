@@ -56,10 +56,13 @@ typedef struct pp_sampling_column {
     double rhs[PP_SAMPLING_METRICS]; /**< sums of x y */
 } pp_sampling_column;
 
-/** Sum of x x' of two columns, by their indices; a <= b. */
+/** Sum of x x' of two columns, by their indices; a <= b. A window that lies 1 ns later gains what
+ * runs at its end and loses what runs at its begin: `shift_a` is the sum of a's x times what b
+ * takes more of the window then, `shift_b` the same the other way round; 0 where b is a. */
 typedef struct pp_sampling_pair {
     uint32_t a, b;
     double sum;
+    double shift_a, shift_b;
 } pp_sampling_pair;
 
 /** How samples of a capture are told by what others before it said of kernels: sums, which add. */
@@ -94,9 +97,9 @@ typedef struct pp_sampling_sums {
     double yy[PP_SAMPLING_METRICS]; /**< sum of y squared */
     double held_y[PP_SAMPLING_METRICS];
     int64_t lag;        /**< ns: the samples' clock less the kernels', about the capture's middle */
-    int64_t lag_stderr; /**< ns */
-    bool stamped;       /**< the lag is that of the samples' stamps, and so is its error: the same
-                           one in all captures */
+    int64_t lag_stderr; /**< ns: what it is off by in this capture, and ... */
+    int64_t lag_common; /**< ns: ... in all captures alike: standard errors */
+    bool stamped;       /**< the lag is that of the samples' stamps */
     pp_sampling_predicted predicted[PP_SAMPLING_METRICS];
 } pp_sampling_sums;
 

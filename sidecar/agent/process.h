@@ -45,8 +45,8 @@ typedef struct pp_agent_pod {
     void *user;
     /** A process says which GPUs it uses, before any batch of it; NULL: nobody wants to know. */
     void (*use_gpus)(void *user, const pp_strings *gpus);
-    int64_t sampling_period; /**< ns between samples of the GPU's performance monitors; 0: none are
-                                wanted */
+    int64_t sampling_period;  /**< ns between samples of the GPU's performance monitors; 0: none are
+                                 wanted */
     const char *keep_windows; /**< a folder for what each window's estimates come from
                                  (window_file.h); NULL: it is not kept */
     /** Takes what they tell, or why there is nothing (more), where the report is NULL; both are in

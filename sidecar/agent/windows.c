@@ -1,5 +1,6 @@
 #include "sidecar/agent/windows.h"
 
+#include <math.h>
 #include <string.h>
 
 #define APART INT64_C(1000000) /* ns from the likely lag, of one that another clock has */
@@ -60,7 +61,7 @@ static void note_lag(pp_windows *w, const pp_sampling_sums *sums, int64_t likely
     w->joined = true;
     w->stamped = sums->stamped;
     w->lag = sums->lag;
-    w->lag_stderr = sums->lag_stderr;
+    w->lag_stderr = (int64_t)hypot((double)sums->lag_stderr, (double)sums->lag_common);
     w->apart = w->apart || off > APART || off < -APART;
 }
 

@@ -407,13 +407,16 @@ static void test_ignorance_is_told(void **state)
         c.gap[0] = c.gap[1] = 0.7;
         c.captures = i ? 8 : 1;
         c.capture = 0.03;
+        c.drift = 0, c.stamped = 0.5; /* data tell no lag of these */
         sim_run(&s, &c);
         pp_sampling_result *r = solved(&s);
         sim_score score = sim_compare(&s, r, 0, 10);
         for (size_t k = 0; k < r->n; k++)
             widest[i] = fmax(widest[i], r->items[k].stderr_of[0]);
-        print_message("%zu values, %.2f within two standard errors, z %.2f, widest %.3f\n", score.n,
-                      score.within, score.z, widest[i]);
+        print_message(
+            "lag %.2f us off; %zu values, %.2f points, %.2f within two standard errors, z %.2f, "
+            "widest %.3f\n",
+            s.lag_error, score.n, score.error, score.within, score.z, widest[i]);
         assert_true(score.n > 100 && score.within > 0.85 && score.z < 2);
         pp_sampling_result_free(r);
         sim_free(&s);
@@ -588,7 +591,7 @@ static double lag_of(double tail, double drift, bool stamped)
         sim_run(&s, &c);
         assert_int_equal(s.n_captures, 1);
         assert_int_equal(s.captures[0]->stamped, stamped && drift == 0);
-        assert_true(!s.captures[0]->stamped || s.captures[0]->lag_stderr == 1000);
+        assert_true(!s.captures[0]->stamped || s.captures[0]->lag_common == 1000);
         worst = fmax(worst, s.lag_error);
         sim_free(&s);
     }
@@ -605,6 +608,81 @@ static void test_kernels_that_run_out(void **state)
     assert_true(lag_of(0.3, 0, false) > 5);
     assert_true(lag_of(0.3, 0, true) < 0.5);
     assert_true(lag_of(0.001, 5e-6, true) < 1.5); /* a clock that nothing sets passes by */
+}
+
+/* Sums over items of 10 us and more and their metrics, of two solutions of the same captures: what
+ * one differs from the other by, what its lag leads to expect, and the product of the two. */
+static void add_shifts(const sim *s, const pp_sampling_result *is, const pp_sampling_result *was,
+                       double ns, double ret[3])
+{
+    assert_int_equal(is->n, was->n);
+    for (size_t i = 0; i < is->n; i++)
+        for (size_t k = 0; k < s->n_items; k++)
+            for (int m = 0; m < SIM_BUSY; m++) {
+                const double off = is->items[i].mean[m] - was->items[i].mean[m];
+                const double expected = was->items[i].per_ns[m] * ns;
+                if (s->items[k].layer != is->items[i].layer ||
+                    s->items[k].phase != is->items[i].phase || s->items[k].kernel < 10)
+                    continue;
+                ret[0] += off * off;
+                ret[1] += expected * expected;
+                ret[2] += off * expected;
+            }
+}
+
+static pp_sampling_result *solved_with_lag_off(uint64_t seed, bool launch_bound, double us, sim *s)
+{
+    sim_config c = usual(seed);
+    c.kernels = launch_bound ? 85 : 150, c.length = launch_bound ? 12 : 30;
+    c.gap[0] = launch_bound ? 5 : 0.7, c.gap[1] = launch_bound ? 60 : 1.2;
+    c.captures = 2, c.cv = c.drift = 0;
+    c.stamped = 1e-6, c.wrong = us;
+    sim_run(s, &c);
+    return solved(s);
+}
+
+/* What is told of a lag's error is what it does: of the first order, to half a time and more. */
+static void test_what_a_wrong_lag_does_is_known(void **state)
+{
+    (void)state;
+    for (int launch_bound = 0; launch_bound < 2; launch_bound++) {
+        double sums[3] = {0};
+        for (uint64_t seed = 60; seed < 64; seed++) {
+            sim right, wrong;
+            const double us = seed % 2 ? 1 : -1;
+            pp_sampling_result *was = solved_with_lag_off(seed, launch_bound, 0, &right);
+            pp_sampling_result *is = solved_with_lag_off(seed, launch_bound, us, &wrong);
+            add_shifts(&right, is, was, 1000 * us, sums);
+            pp_sampling_result_free(is);
+            pp_sampling_result_free(was);
+            sim_free(&right);
+            sim_free(&wrong);
+        }
+        const double as_much = sqrt(sums[0] / sums[1]);
+        const double together = sums[2] / sqrt(sums[0] * sums[1]);
+        print_message("%s: %.2f of what is expected, correlation %.2f\n",
+                      launch_bound ? "launch-bound" : "back to back", as_much, together);
+        assert_true(as_much > 0.5 && as_much < 2 && together > 0.25);
+    }
+}
+
+/* Of a capture whose data would go by themselves: after others by stamps it stays with these. */
+static void test_stamps_are_kept_to(void **state)
+{
+    (void)state;
+    enum { RUNS = 24 };
+    size_t stamped[2] = {0};
+    for (int after = 0; after < 2; after++)
+        for (uint64_t seed = 5600; seed < 5600 + RUNS; seed++) {
+            sim s;
+            sim_config c = usual(seed);
+            c.captures = 1, c.drift = 0, c.stamped = 2.5, c.by_stamps = after;
+            sim_run(&s, &c);
+            stamped[after] += s.captures[0]->stamped;
+            sim_free(&s);
+        }
+    print_message("%zu of %d by stamps, %zu after others\n", stamped[0], RUNS, stamped[1]);
+    assert_true(stamped[0] > 0 && stamped[1] > stamped[0] && stamped[1] < RUNS);
 }
 
 /* Where a name and a shape say nothing of a kernel's values, that is seen. */
@@ -655,6 +733,8 @@ int main(void)
         cmocka_unit_test(test_kernels_that_are_alike_by_name_alone),
         cmocka_unit_test(test_layers_that_are_alike_are_not_taken_for_each_other),
         cmocka_unit_test(test_kernels_that_run_out),
+        cmocka_unit_test(test_stamps_are_kept_to),
+        cmocka_unit_test(test_what_a_wrong_lag_does_is_known),
         cmocka_unit_test(test_nothing_to_solve),
     };
 
