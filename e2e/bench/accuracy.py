@@ -88,7 +88,7 @@ def run(command, **options):
 
 def sample(args, folder):
     lab.profile(command_of(args, "train"), folder / "results", "--method", args.method, "--budget", str(args.budget),
-                "--capture", f"{args.capture}s", *shlex.split(args.more))
+                "--capture", f"{args.capture}s", *["--keep-windows"] * bool(args.keep), *shlex.split(args.more))
 
 
 def asked(name, method):

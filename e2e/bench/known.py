@@ -205,7 +205,7 @@ def command_of(args):
 def profiled(args, folder):
     told = folder / "told.json"
     results = lab.profile(command_of(args), folder / "results", "--method", "Sampling", "--budget", str(args.budget),
-                          "--capture", args.capture, env={"PP_KNOWN_ROLE": "train", "PP_KNOWN_TOLD": str(told)})
+                          "--capture", args.capture, *["--keep-windows"] * bool(args.keep), env={"PP_KNOWN_ROLE": "train", "PP_KNOWN_TOLD": str(told)})
     return json.loads(told.read_text(encoding="utf-8")), results
 
 

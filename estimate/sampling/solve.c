@@ -359,7 +359,7 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
         c.captures += moved * moved * c.count / (c.count - 1);
     }
     item->per_ns[m] = pp_dot(s->z, s->shift, w->n);
-    c.edges = has(s, PP_SAMPLING_EDGES) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
+    c.lag = has(s, PP_SAMPLING_LAG) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
     if (is_rate(s, m))
         c.clock =
             pow(c.mean * item->stderr_of[PP_SAMPLING_CLOCK] / item->mean[PP_SAMPLING_CLOCK], 2);

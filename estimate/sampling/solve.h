@@ -11,7 +11,7 @@
  *
  * The standard error of an item has four causes: what samples leave open to the prior, and their
  * noise; that captures differ, by a share of the value that all items tell together; and what the
- * lag's uncertainty does at its kernels' edges.
+ * lag's uncertainty does.
  */
 #ifndef PP_ESTIMATE_SAMPLING_SOLVE_H
 #define PP_ESTIMATE_SAMPLING_SOLVE_H
@@ -73,7 +73,7 @@ typedef enum pp_sampling_solution_part {
     PP_SAMPLING_SCALE = 1 << 2, /**< of the prior's widths, by the samples */
     PP_SAMPLING_DECIDED = 1 << 3, /**< columns that samples decide are not free for noise */
     PP_SAMPLING_BETWEEN = 1 << 4, /**< captures, in standard errors */
-    PP_SAMPLING_EDGES = 1 << 5,   /**< edges, in standard errors */
+    PP_SAMPLING_LAG = 1 << 5,     /**< the lag, in standard errors */
     PP_SAMPLING_ALIKE = 1 << 6,   /**< kernels of a name and shape are like each other */
 } pp_sampling_solution_part;
 

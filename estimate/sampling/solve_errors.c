@@ -49,7 +49,7 @@ double pp_sampling_errors(const pp_sampling_causes *causes, size_t n, double *re
         double variance = c->samples + between * c->mean * c->mean / c->count;
         if (c->count >= LEAST_CAPTURES)
             variance = (POOLED * variance + more * c->captures) / (POOLED + more);
-        ret[i] = sqrt(variance + c->prior + c->edges + c->clock);
+        ret[i] = sqrt(variance + c->prior + c->lag + c->clock);
     }
     return sqrt(between);
 }

@@ -139,7 +139,7 @@ typedef struct pp_sampling_causes {
     double prior;    /* what samples leave open to the prior */
     double samples;  /* their noise */
     double captures; /* a sandwich over captures; 0 where it is in one */
-    double edges;    /* kernels that begin and end at other times than they say */
+    double lag;      /* samples lie elsewhere than it says */
     double clock;    /* what is not known of the clock that a rate is over */
 } pp_sampling_causes;
 

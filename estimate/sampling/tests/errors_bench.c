@@ -163,7 +163,7 @@ static const struct {
     {"the prior's scale", PP_SAMPLING_SCALE},
     {"columns that samples decide", PP_SAMPLING_DECIDED},
     {"captures in standard errors", PP_SAMPLING_BETWEEN},
-    {"edges in standard errors", PP_SAMPLING_EDGES},
+    {"the lag in standard errors", PP_SAMPLING_LAG},
     {"kernels that are alike", PP_SAMPLING_ALIKE},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
