@@ -319,6 +319,9 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
     if (ret->keep_windows && !ret->output)
         return pp_error_field(err, "--keep-windows", "needs --output, the folder to keep them in");
     const pp_method method = ret->solution.method;
+    if (ret->keep_windows && method != PP_METHOD_AUTO && method != PP_METHOD_SAMPLING)
+        return pp_error_field(err, "--keep-windows",
+                              "is of methods Auto and Sampling: no other samples");
     if (method == PP_METHOD_AUTO || method == PP_METHOD_SAMPLING)
         (void)json_object_set_new(object_in(settings, "fine"), "periodNs",
                                   json_integer(ret->sampling_period_ns));

@@ -254,7 +254,7 @@ static void on_tick(uv_timer_t *timer)
     if (r->ticks % SCAN_TICKS == 0)
         look_for_trainers(r);
     const int64_t now = pp_time_monotonic();
-    pp_trainers_poll(r->trainers, &r->pod, now, now + pp_time_offset());
+    pp_trainers_poll(r->trainers, &r->pod, now, pp_time_offset());
     if (r->ticks % GPU_TICKS == 0 && pp_gpus_read(r->gpus, r->activity, &err) < 0)
         r->failed = true;
     if (++r->ticks % PROGRESS_TICKS == 0)
@@ -489,13 +489,20 @@ static int tell(run *r, pp_error *err)
     return rc;
 }
 
+/* Those of a run before go, as its results do. */
 static int prepare_windows(run *r, pp_error *err)
 {
     const int n = snprintf(r->windows, sizeof r->windows, "%s/windows", r->options->output);
     if (n < 0 || (size_t)n >= sizeof r->windows)
         return pp_error_field(err, "--output", "is too long a path");
+    if (pp_window_folder_clear(r->windows, err) < 0)
+        return -1;
+    if (!r->options->keep_windows)
+        return 0;
     r->pod.keep_windows = r->windows;
-    return pp_window_folder_make(r->windows, err);
+    return mkdir(r->windows, 0777) == 0 || errno == EEXIST
+               ? 0
+               : pp_error_errno(err, "making %s", r->windows);
 }
 
 static int prepare(run *r, pp_error *err)
@@ -512,7 +519,7 @@ static int prepare(run *r, pp_error *err)
     r->started = pp_time_now();
     if (r->options->output && pp_recording_start(r->options->output, &r->recording, err) < 0)
         return -1;
-    if (r->options->keep_windows && prepare_windows(r, err) < 0)
+    if (r->options->output && prepare_windows(r, err) < 0)
         return -1;
     if (make_ring(r, err) < 0)
         return -1;
@@ -557,7 +564,7 @@ int pp_run(pp_run_options *options, pp_error *err)
     if (rc == 0) {
         pp_error why = {0};
         look_for_trainers(r);
-        pp_trainers_finish(r->trainers, &r->pod, pp_time_monotonic(), pp_time_now());
+        pp_trainers_finish(r->trainers, &r->pod, pp_time_monotonic(), pp_time_offset());
         if (tell(r, &why) < 0)
             (void)fprintf(stderr, "precisionprobe: %s%s%s\n", why.field, *why.field ? " " : "",
                           why.message);

@@ -473,6 +473,7 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
     (["--method", "Guess", "--", "true"], '--method "Guess" is none of Auto'),
     (["--kernels=0", "--", "true"], "--kernels must be 1 to 20, not 0"),
     (["--keep-windows", "--", "true"], "--keep-windows needs --output"),
+    (["--keep-windows", "-o", "/nonexistent/x", "--method=Regression", "--", "true"], "--keep-windows is of methods Auto and Sampling"),
     (["--metric", "Speed", "--", "true"], "no such metric: Speed"),
     (["--phase", "Sideways", "--", "true"], "no such phase: Sideways"),
     (["--duration", "5", "--", "true"], "--duration"),

@@ -130,14 +130,16 @@ def check_windows(folder, results):
     gpu, = results["gpus"]
     fine, = gpu["fine"]
     windows = sorted((folder / "out/windows").glob("*.window"))
-    assert len(windows) == fine["times"]
+    assert fine["times"] - fine["failedTimes"] <= len(windows) <= fine["times"]
     *looked, last = map(json.loads, subprocess.run([BUILT.parents[2] / "sidecar/agent/tests/sample_again", *windows],
                                                    capture_output=True, text=True, check=True).stdout.splitlines())
     assert sum("lag" in window for window in looked) == fine["times"] - fine["failedTimes"]
-    own = [value for item in values_of(results).values() for name, value in item.items() if name in driver.METRICS and value[1]]
+    own = list(values_of(results).values())
     assert last["items"]
-    for mean, error, _ in (item[name] for item in last["items"] for name in driver.METRICS):
-        assert min(abs(mean - value[0]) + abs(error - value[1]) for value in own) < 2e-6, (mean, error)
+    for item in last["items"]:
+        off = [max(abs(item[name][i] - values[name][i]) for name in driver.METRICS for i in (0, 1))
+               for values in own if None not in [values[name][0] for name in driver.METRICS]]
+        assert min(off) < 2e-6, item
 
 
 @pytest.mark.parametrize("python, model", [(PYTHONS[0], "long"), (PYTHONS[-1], "random")], ids=["long", "random"])

@@ -1,5 +1,4 @@
 """What is built and put on the cluster: images, Prometheus, Postgres, virtual GPUs, the operator, trainings."""
-import contextlib
 import fcntl
 import glob
 import hashlib
@@ -63,13 +62,13 @@ def forget_builds_of_lost_clones():
 
 
 def source_link():
-    """The clone by a name beside its builds: commands of two clones differ in nothing that is relative to these, so that what one
-    has compiled serves the other."""
+    """The clone by a name beside its builds: commands of two clones differ in nothing that is relative to these, so that most of
+    what one has compiled serves the other."""
     link = build_folder("clone")
     if not os.path.islink(link) or os.readlink(link) != ROOT:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(link)
-        os.symlink(ROOT, link)
+        made = f"{link}-{threading.get_native_id()}"  # renamed: whoever reads it finds the one or the other
+        os.symlink(ROOT, made)
+        os.replace(made, link)
     return link
 
 

@@ -7,8 +7,8 @@ import sys
 import threading
 import time
 
-CACHE = os.environ.get("PP_CACHE") or os.path.join(
-    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "precisionprobe")
+CACHE = os.path.abspath(os.environ.get("PP_CACHE") or os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "precisionprobe"))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 LOGS = os.path.join(CACHE, "logs")
 

@@ -178,9 +178,7 @@ static void coarse_sums(coarse *o, double *rest)
     for (size_t i = 0; i < s->n; i++) {
         const double *x = o->d.x + i * p;
         size_t n = row_columns(&o->d, i, column);
-        /* All columns up to each of those: what the others add is 0, and a plain loop is faster. */
-        for (size_t a = 0; a < n; a++)
-            pp_add_scaled(o->gram + column[a] * p, x, x[column[a]], column[a] + 1);
+        pp_reg_add_square(o->gram, x, p);
         for (size_t k = 0; k < s->n_metrics; k++) {
             double r = s->y[k * s->n + i] - s->mean[k];
             rest[k] += r * r;

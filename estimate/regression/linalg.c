@@ -19,6 +19,14 @@ bool pp_reg_chol(double *a, size_t n)
     return true;
 }
 
+/* All columns up to each that x has: what the others add is 0, and a plain loop is faster. */
+void pp_reg_add_square(double *a, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != 0)
+            pp_add_scaled(a + i * n, x, x[i], i + 1);
+}
+
 static void lower_solve(const double *l, size_t n, double *b)
 {
     for (size_t i = 0; i < n; i++)

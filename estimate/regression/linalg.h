@@ -1,4 +1,4 @@
-/* Cholesky factors, dense and banded. */
+/* Sums of squares and their Cholesky factors, dense and banded. */
 #ifndef PP_ESTIMATE_REGRESSION_LINALG_H
 #define PP_ESTIMATE_REGRESSION_LINALG_H
 
@@ -7,6 +7,8 @@
 
 /** In place lower Cholesky of a symmetric n x n row-major matrix; false: not positive definite. */
 bool pp_reg_chol(double *a, size_t n);
+/** Adds x x' to the lower triangle of a symmetric n x n row-major matrix. */
+void pp_reg_add_square(double *a, const double *x, size_t n);
 /** Solves L L' x = b in place. */
 void pp_reg_chol_solve(const double *l, size_t n, double *b);
 /** Inverse of L L' into inv (n x n, symmetric). */

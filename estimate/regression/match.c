@@ -47,10 +47,8 @@ static int rough_gram(const pp_reg_design *d, const double *y, size_t n, double 
     const size_t p = d->p;
     memset(gram, 0, p * p * sizeof *gram);
     for (size_t i = 0; i < n; i++) {
-        const double *x = d->x + i * p;
-        for (size_t a = 0; a < p && !isnan(y[i]); a++)
-            if (x[a] != 0)
-                pp_add_scaled(gram + a * p, x, x[a], a + 1);
+        if (!isnan(y[i]))
+            pp_reg_add_square(gram, d->x + i * p, p);
     }
     for (size_t a = 0; a < p; a++)
         gram[a * p + a] += PP_REG_ROUGH_RIDGE;

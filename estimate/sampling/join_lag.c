@@ -26,13 +26,13 @@ enum {
 #define NO_WORSE 0.0005   /* of it: levels that were learned at a lag explain more there */
 #define LIKELY 100000.0   /* ns: how far the lag may be from the likely one and be it */
 #define SURE 10000.0      /* ns: as near it is on every GPU that was looked at */
-#define NEARLY                                                                                     \
-    0.02 /* of the variance: an alias of the sure lag may explain so much more, and data of        \
-            a capture after others that went by stamps */
-#define UNSURE 1000.0  /* ns: the lag's standard error where there are too few pieces to tell */
-#define STAMPED 1000.0 /* ns: what stamps are off by */
+#define NEARLY 0.02       /* of the variance: an alias of the sure lag may explain so much more */
+#define STAYS 0.02        /* and the data's, in a capture after others that went by stamps */
+#define CHANCE 2.0        /* standard deviations of what levels learned from noise explain ... */
+#define MOST_CHANCE 0.005 /* ... at most */
+#define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
+#define STAMPED 1000.0    /* ns: what stamps are off by */
 #define STAMPS_DIFFER 250.0 /* ns: and by how much more in one capture than in others */
-#define CHANCE 2.0          /* standard deviations of what levels learned from noise explain more */
 #define RUNS_OUT 0.03     /* of kernels' length: by so much the data's lag was too small on H200s */
 #define DRIFTS 2e-6       /* as clocks do that nothing sets: by 3 parts per million and more */
 #define DRIFTS_SURELY 4.0 /* of the drift's standard errors, of ... */
@@ -547,7 +547,8 @@ static double usual_length(const pp_sampling *f)
 {
     double time = 0, squares = 0;
     for (size_t i = 0; i < f->n_kernels; i++) {
-        const double length = (double)(f->kernels[i].end - f->kernels[i].start);
+        const pp_sampling_kernel *k = &f->kernels[i];
+        const double length = k->work == PP_SAMPLING_KERNEL ? (double)(k->end - k->start) : 0;
         time += length;
         squares += length * length;
     }
@@ -561,16 +562,27 @@ static bool is_drifting(const pp_sampling_line *line)
            fabs(line->drift) > DRIFTS_SURELY * line->drift_stderr;
 }
 
+/* How much more of the variance another lag than the stamps' may explain. */
+static double may_explain(const pp_sampling *f, const pp_sampling_kinds *kinds,
+                          const pp_sampling_clock *clock)
+{
+    const double noise = sqrt(2.0 * (double)pp_sampling_kinds_count(kinds));
+    return (clock->stamped ? STAYS : AS_GOOD) +
+           fmin(CHANCE * noise / (double)f->n_samples, MOST_CHANCE);
+}
+
 /*
  * The likely lag is that of a clock by which the driver stamps samples: data tell that they go by
  * it, and how far it is worse than it does. A kernel is recorded to its last block's end and runs
- * out before, so that its samples seem to be early and the lag too small. Another lag is taken
- * where it explains more, drifts, or is larger, which does not come of that.
+ * out before, so that its samples seem to be early and the data's lag is too small, in all captures
+ * alike. That is taken where it explains clearly more, drifts, or is larger, which does not come of
+ * kernels that run out; the stamps' else, where no other lag explains more than that is.
  */
 static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
                       const pp_sampling_clock *clock, const candidate *chosen,
                       pp_sampling_line *ret, pp_error *err)
 {
+    pp_error why = {0};
     candidate stamps = {.line = {.middle = chosen->line.middle,
                                  .lag = (double)clock->likely,
                                  .stderr_ns = STAMPS_DIFFER,
@@ -583,11 +595,12 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
         return 0;
     if (evaluate(f, kinds, &stamps, err) < 0)
         return -1;
-    const double by_chance =
-        CHANCE * sqrt(2.0 * (double)pp_sampling_kinds_count(kinds)) / (double)f->n_samples;
-    const double more = clock->stamped ? NEARLY : AS_GOOD;
-    if (chosen->value - stamps.value <= more + by_chance)
+    if (chosen->value - stamps.value > may_explain(f, kinds, clock))
+        return 0;
+    if (check_lag(f, kinds, clock->metric, &stamps.line, &why) == 0)
         *ret = stamps.line;
+    else if (why.code != PP_ERR_NOT_FOUND)
+        return pp_error_nomem(err);
     return 0;
 }
 
@@ -616,6 +629,8 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
     if (use_stamps(f, kinds, clock, chosen, ret, err) < 0)
         return -1;
     ret->lag += (double)clock->error;
+    if (ret->stamped && clock->error == 0)
+        return 0; /* checked already */
     return check_lag(f, kinds, clock->metric, ret, err);
 }
 

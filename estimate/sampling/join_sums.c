@@ -764,6 +764,16 @@ static int64_t shifted(const pp_sampling_line *line, int64_t t)
     return t - (int64_t)(line->lag + line->drift * (double)(t - line->middle));
 }
 
+/* ns: by how much this capture's lag may be off from those that values are known by: what all are
+ * off by alike is none of it, but where one goes by stamps and the others do not. */
+static double lag_differs_by(const summing *s, const pp_sampling_line *line)
+{
+    return s->known && s->known->stamped != line->stamped
+               ? sqrt(line->stderr_ns * line->stderr_ns + line->common_ns * line->common_ns +
+                      s->known->lag_common * s->known->lag_common)
+               : line->stderr_ns;
+}
+
 static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
 {
     const pp_sampling *f = s->sampling;
@@ -789,7 +799,7 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
             return -1;
     }
     end_gap(s);
-    judge_items(s, line->stderr_ns);
+    judge_items(s, lag_differs_by(s, line));
     return 0;
 }
 

@@ -46,13 +46,14 @@ typedef struct solving {
     double *held;                  /* ... and the same of their windows that are held out */
     double *theta;                 /* the metric's estimates, as many as the matrix has rows */
     double *rest;                  /* n for each capture: X' (y - X theta) of its windows */
-    double *shift;                 /* what samples that lie 1 ns later do to X'y */
+    double *shift;                 /* as many: what samples that lie 1 ns later do to X'y */
+    double *clock_moves;           /* of each item n_captures: GHz for each ns of a lag */
+    double *clock_variance;        /* of each item's clock, but what its lag does */
     double *z, *signs;             /* scratch, as many */
     double *times;                 /* n for each capture: ns of its kernels' parts */
     pp_sampling_causes *causes;    /* of each item */
     double *errors;
     double noise; /* variance of what is left of a sample */
-    double lag_stderr;
     pp_sampling_result *result;
 } solving;
 
@@ -292,20 +293,47 @@ static double weight_of(const solving *s, const pp_sampling_item *item, uint32_t
     return is_rate(s, m) ? share / s->clock[column] : share;
 }
 
-/* What X'y changes by where samples lie 1 ns later: by what runs at their ends less what runs at
- * their begins. Left by an item's z it is what the item's mean is off by for each ns that the lag
- * is too long. */
+/* What X'y of each capture changes by where its samples lie 1 ns later: by what runs at their ends
+ * less what runs at their begins. Left by an item's z it is what the item's mean is off by for each
+ * ns that the capture's lag is too long. */
 static void find_shift(solving *s, int m)
 {
     const pp_sampling_whole *w = &s->whole;
-    memset(s->shift, 0, w->n * sizeof *s->shift);
-    for (size_t g = 0; g < w->n_captures; g++)
-        for (size_t p = 0; w->captures[g]->known[m] && p < w->captures[g]->n_pairs; p++) {
-            const pp_sampling_pair *pair = &w->captures[g]->pairs[p];
-            const uint32_t a = w->index[g][pair->a], b = w->index[g][pair->b];
-            s->shift[a] += pair->shift_a * s->theta[b];
-            s->shift[b] += pair->shift_b * s->theta[a];
+    memset(s->shift, 0, w->n * w->n_captures * sizeof *s->shift);
+    for (size_t g = 0; g < w->n_captures; g++) {
+        const pp_sampling_sums *f = w->captures[g];
+        double *to = s->shift + g * w->n;
+        for (size_t p = 0; f->known[m] && p < f->n_pairs; p++) {
+            const pp_sampling_pair *pair = &f->pairs[p];
+            const uint32_t i = w->index[g][pair->a], j = w->index[g][pair->b];
+            to[i] += pair->shift_a * s->theta[j];
+            to[j] += pair->shift_b * s->theta[i];
         }
+        if (f->known[m])
+            pp_prior_add_shift(s->prior, s->noise, s->share, to);
+    }
+}
+
+/* The variance that comes of the lags' errors, and what the item's mean is off by for each ns of
+ * all. A rate's clock is off with it: of a share it takes its part away again. */
+static double lag_variance(solving *s, size_t item, int m, double mean, double *ret_per_ns)
+{
+    const pp_sampling_whole *w = &s->whole;
+    double *clock = s->clock_moves + item * w->n_captures;
+    double all = 0, common = 0, own = 0;
+    for (size_t g = 0; g < w->n_captures; g++) {
+        const pp_sampling_sums *f = w->captures[g];
+        double moves = pp_dot(s->z, s->shift + g * w->n, w->n);
+        if (m == PP_SAMPLING_CLOCK)
+            clock[g] = moves = -moves; /* it is solved as what it is slower by */
+        else if (is_rate(s, m))
+            moves -= mean * clock[g] / s->result->items[item].mean[PP_SAMPLING_CLOCK];
+        all += moves;
+        common += moves * (double)f->lag_common;
+        own += pow(moves * (double)f->lag_stderr, 2);
+    }
+    *ret_per_ns = all;
+    return pow(LAG_STDERR * all, 2) + common * common + own;
 }
 
 /* Of the variance of z' X' y: what the prior's width is, and not the samples' noise. */
@@ -358,11 +386,11 @@ static pp_sampling_causes estimate_item(solving *s, pp_sampling_item *item, size
         const double moved = pp_dot(s->z, s->rest + g * w->n, w->n);
         c.captures += moved * moved * c.count / (c.count - 1);
     }
-    item->per_ns[m] = pp_dot(s->z, s->shift, w->n);
-    c.lag = has(s, PP_SAMPLING_LAG) ? pow(item->per_ns[m] * s->lag_stderr, 2) : 0;
+    const size_t at_item = (size_t)(item - s->result->items);
+    const double lag = lag_variance(s, at_item, m, c.mean, &item->per_ns[m]);
+    c.lag = has(s, PP_SAMPLING_LAG) ? lag : 0;
     if (is_rate(s, m))
-        c.clock =
-            pow(c.mean * item->stderr_of[PP_SAMPLING_CLOCK] / item->mean[PP_SAMPLING_CLOCK], 2);
+        c.clock = s->clock_variance[at_item] * pow(c.mean / item->mean[PP_SAMPLING_CLOCK], 2);
     return c;
 }
 
@@ -401,6 +429,8 @@ static void estimate_metric(solving *s, int m)
     for (size_t i = 0; i < n; i++) {
         r->items[i].mean[m] = fmax(0, fmin(1, s->causes[i].mean));
         r->items[i].stderr_of[m] = s->errors[i];
+        if (m == PP_SAMPLING_CLOCK) /* without the lag, which moves it and a share's rate at once */
+            s->clock_variance[i] = s->errors[i] * s->errors[i] - s->causes[i].lag;
     }
     double sum = 0;
     for (size_t i = 0; i < w->n; i++)
@@ -469,7 +499,7 @@ static void unknown_metric(solving *s, int m)
 {
     pp_sampling_result *r = s->result;
     for (size_t i = 0; i < r->n; i++)
-        r->items[i].mean[m] = r->items[i].stderr_of[m] = (double)NAN;
+        r->items[i].mean[m] = r->items[i].stderr_of[m] = r->items[i].per_ns[m] = (double)NAN;
     for (size_t i = 0; i < s->whole.n; i++)
         r->values[m][i] = (double)NAN;
     r->noise[m] = r->between[m] = r->held[m] = r->closure[m] = (double)NAN;
@@ -503,16 +533,17 @@ static int list_items(solving *s, pp_error *err)
     return 0;
 }
 
-/* ns: how far off the lag of all captures together may be. */
-static double lag_error_of(const pp_sampling_sums *const *captures, size_t n)
+static void tell_lags(const pp_sampling_sums *const *captures, size_t n, pp_sampling_result *ret)
 {
-    double squares = 0, common = 0;
+    double windows = 0, stamped = 0, common = 0;
     for (size_t g = 0; g < n; g++) {
-        const double error = (double)captures[g]->lag_stderr / (double)n;
-        squares += error * error;
-        common += (double)captures[g]->lag_common / (double)n;
+        const double of = (double)captures[g]->windows;
+        windows += of;
+        stamped += captures[g]->stamped ? of : 0;
+        common += of * (double)captures[g]->lag_common;
     }
-    return sqrt(LAG_STDERR * LAG_STDERR + squares + common * common);
+    ret->stamped = 2 * stamped > windows;
+    ret->lag_common = windows > 0 ? common / windows : 0;
 }
 
 static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n, pp_error *err)
@@ -529,22 +560,27 @@ static int prepare(solving *s, const pp_sampling_sums *const *captures, size_t n
     s->held = malloc(size * sizeof *s->held);
     s->clock = malloc(size * sizeof *s->clock);
     s->theta = malloc(rows * sizeof *s->theta);
-    s->shift = malloc(size * sizeof *s->shift);
+    s->shift = malloc(size * n * sizeof *s->shift);
+    s->clock_moves = calloc(size * n, sizeof *s->clock_moves);
+    s->clock_variance = calloc(size, sizeof *s->clock_variance);
     s->z = malloc(rows * sizeof *s->z);
     s->signs = malloc(rows * sizeof *s->signs);
     s->rest = malloc(size * n * sizeof *s->rest);
     s->times = calloc(size * n, sizeof *s->times);
     s->causes = malloc(size * sizeof *s->causes);
     s->errors = malloc(size * sizeof *s->errors);
-    if (!s->share || !s->held || !s->clock || !s->theta || !s->shift || !s->z || !s->signs ||
-        !s->rest || !s->times || !s->causes || !s->errors)
+    if (!s->share || !s->held || !s->clock || !s->theta || !s->shift || !s->clock_moves ||
+        !s->clock_variance || !s->z || !s->signs || !s->rest || !s->times || !s->causes ||
+        !s->errors)
         return pp_error_nomem(err);
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; i < captures[g]->n; i++)
             if (!captures[g]->columns[i].key.gap)
                 s->times[g * size + s->whole.index[g][i]] += captures[g]->columns[i].time;
-    s->lag_stderr = lag_error_of(captures, n);
-    return list_items(s, err) < 0 ? -1 : shape_matrix(s, err);
+    if (list_items(s, err) < 0)
+        return -1;
+    tell_lags(captures, n, s->result);
+    return shape_matrix(s, err);
 }
 
 static void judge_all(solving *s)
@@ -625,6 +661,8 @@ int pp_sampling_solve_without(unsigned parts, const pp_sampling_sums *const *cap
     free(s.clock);
     free(s.theta);
     free(s.shift);
+    free(s.clock_moves);
+    free(s.clock_variance);
     free(s.rest);
     free(s.z);
     free(s.signs);

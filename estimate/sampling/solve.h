@@ -53,6 +53,8 @@ typedef struct pp_sampling_result {
     pp_sampling_item *items; /**< by layer and phase */
     size_t n;
     uint64_t windows;
+    bool stamped;      /**< most of these went by their samples' stamps ... */
+    double lag_common; /**< ns: ... and what all of their lags are off by alike, standard error */
     double noise[PP_SAMPLING_METRICS];   /**< what is left of a sample, standard deviation */
     double between[PP_SAMPLING_METRICS]; /**< by which share of itself a value differs from capture
                                             to capture, standard deviation */

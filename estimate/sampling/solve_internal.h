@@ -123,6 +123,10 @@ void pp_prior_widen(const pp_sampling_prior *prior, uint32_t *first);
 void pp_prior_add(const pp_sampling_prior *prior, double noise, pp_arrow *matrix);
 /** ... times its mean. */
 void pp_prior_add_means(const pp_sampling_prior *prior, double noise, double *rhs);
+/** What is added to the change of each column's sum of x y, `shift`, since the means that are the
+ * samples' own change with it (those of groups left out). `share`: as in pp_prior_begin(). */
+void pp_prior_add_shift(const pp_sampling_prior *prior, double noise, const double *share,
+                        double *shift);
 /** x' P y of each class's precision P. */
 void pp_prior_product(const pp_sampling_prior *prior, const double *x, const double *y,
                       double ret[PP_PRIOR_CLASSES]);

@@ -438,6 +438,16 @@ void pp_prior_add_means(const pp_sampling_prior *p, double noise, double *rhs)
     }
 }
 
+void pp_prior_add_shift(const pp_sampling_prior *p, double noise, const double *share,
+                        double *shift)
+{
+    for (size_t t = 0; t < p->n_terms; t++) {
+        const uint32_t column = p->factors[p->terms[t].first].column;
+        if (p->terms[t].kind == OF_LEVEL && share[column] > 0)
+            shift[column] *= 1 + noise * precision_of(p, &p->terms[t]) / share[column];
+    }
+}
+
 void pp_prior_product(const pp_sampling_prior *p, const double *x, const double *y,
                       double ret[PP_PRIOR_CLASSES])
 {

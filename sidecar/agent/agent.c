@@ -632,7 +632,7 @@ static void leave(agent *a, const char *reason)
     a->reason = reason;
     a->leave_by = pp_time_monotonic() + (int64_t)LEAVE_MS * 1000000;
     write_control(a);
-    pp_trainers_finish(a->trainers, &a->pod, pp_time_monotonic(), pp_time_now());
+    pp_trainers_finish(a->trainers, &a->pod, pp_time_monotonic(), pp_time_offset());
     if (a->events)
         pp_events_finish(a->events, &a->pod, pp_time_monotonic());
     pp_info(a->settings.name, "leaving (%s), %zu batches to be acknowledged", reason,
@@ -676,7 +676,7 @@ static void on_tick(uv_timer_t *timer)
     if (a->ticks++ % SCAN_TICKS == 0)
         pp_trainers_scan(a->trainers);
     const int64_t now = pp_time_monotonic();
-    pp_trainers_poll(a->trainers, &a->pod, now, now + pp_time_offset());
+    pp_trainers_poll(a->trainers, &a->pod, now, pp_time_offset());
     if (a->ticks % HOOK_TICKS == 0)
         look_at_hook(a);
     if (a->events)

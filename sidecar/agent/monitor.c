@@ -67,7 +67,7 @@ typedef struct work {
     pp_samples_one *samples;
     size_t n_samples;
     pp_sampling_clock clock;
-    pp_windows windows;
+    pp_sampled windows;
     int64_t sampled; /* ns */
     int64_t cpu;     /* ns: what the thread has taken */
     uint64_t failed;
@@ -193,7 +193,7 @@ static int join_and_solve(pp_monitor *m, pp_error *err)
         return -1;
     if (m->keep)
         keep_window(m, w);
-    return pp_windows_add(&w->windows, w->pm, &w->clock, err);
+    return pp_sampled_add(&w->windows, w->pm, &w->clock, err);
 }
 
 static void note_failure(work *w, const char *why)
@@ -236,7 +236,7 @@ static void *body(void *user)
  * pass that. */
 static pp_sampling_clock clock_of(const pp_monitor *m, int64_t now)
 {
-    const pp_windows *w = &m->work.windows;
+    const pp_sampled *w = &m->work.windows;
     const bool told = m->offset < INT64_MAX;
     const int64_t likely = w->apart ? PP_SAMPLING_NOT_LIKELY : m->realtime;
     const pp_sampling_clock guess = {.lag = GUESS_LATE / 2 - (told ? m->offset : 0),
@@ -292,7 +292,7 @@ void pp_monitor_free(pp_monitor *m, bool leave)
         (void)collect(m, true);
     pp_sampler_free(m->sampler, leave);
     pp_sampling_free(m->work.pm);
-    pp_windows_free(&m->work.windows);
+    pp_sampled_free(&m->work.windows);
     free(m->work.samples);
     free(m);
 }

@@ -662,12 +662,12 @@ static bool is_ending(const pp_process *p, const pp_agent_pod *pod)
            p->now - pod->first > pod->policy.duration - ENDING;
 }
 
-int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t real, pp_error *err)
+int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t offset, pp_error *err)
 {
     if (p->now == 0 && pp_reader_kernels_taken(p->reader) > 0)
         pp_kernels_since(p->kernels, now); /* an agent before this one took what was before */
     p->now = now;
-    p->offset = real - now;
+    p->offset = offset;
     /* Asked before reading: what a process wrote before it went is there now. */
     bool gone = pp_reader_gone(p->reader);
     if (take_session(p, pod, err) < 0 || drain(p, pod, err) < 0) {

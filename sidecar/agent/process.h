@@ -66,11 +66,11 @@ void pp_process_keep_number(const pp_process *process, pp_agent_pod *pod);
 
 /**
  * Reads what has come, emits the batches that are due, and tells the hook the mode. `now` is
- * monotonic ns, `real` the same moment in ns since 1970. Returns 1 when the trainer is gone and all
- * that it left has been emitted, 0 else, -1 where the ring is damaged: what was gathered of it has
- * been emitted then.
+ * monotonic ns, `offset` what CLOCK_REALTIME is ahead of that, ns. Returns 1 when the trainer is
+ * gone and all that it left has been emitted, 0 else, -1 where the ring is damaged: what was
+ * gathered of it has been emitted then.
  */
-int pp_process_poll(pp_process *process, pp_agent_pod *pod, int64_t now, int64_t real,
+int pp_process_poll(pp_process *process, pp_agent_pod *pod, int64_t now, int64_t offset,
                     pp_error *err);
 
 /** Ends its capture and emits what is left: nothing more of that capture will be read. */

@@ -198,13 +198,13 @@ static void note_refusals(pp_trainers *t)
         keep_refusal(&t->told, t->processes[i]);
 }
 
-void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
+void pp_trainers_poll(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t offset)
 {
     for (size_t i = 0; i < t->count; i++)
         pp_process_keep_number(t->processes[i], pod);
     for (size_t i = t->count; i-- > 0;) {
         pp_error err = {0};
-        int rc = pp_process_poll(t->processes[i], pod, now, real, &err);
+        int rc = pp_process_poll(t->processes[i], pod, now, offset, &err);
         t->trained = t->trained || pp_process_steps(t->processes[i]) > 0;
         if (rc < 0)
             pp_warn(pp_process_path(t->processes[i]), "%s", err.message);
@@ -220,10 +220,10 @@ void pp_trainers_cut(pp_trainers *t, pp_agent_pod *pod)
         pp_process_finish(t->processes[i], pod);
 }
 
-void pp_trainers_finish(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t real)
+void pp_trainers_finish(pp_trainers *t, pp_agent_pod *pod, int64_t now, int64_t offset)
 {
     pp_trainers_scan(t);
-    pp_trainers_poll(t, pod, now, real);
+    pp_trainers_poll(t, pod, now, offset);
     while (t->count > 0) {
         pp_process *p = t->processes[--t->count];
         pp_process_finish(p, pod);

@@ -25,14 +25,14 @@ void pp_trainers_free(pp_trainers *trainers);
 void pp_trainers_scan(pp_trainers *trainers);
 
 /** Reads what they have written, emits what is due and tells them the mode (pp_process_poll);
- * `now` is monotonic ns, `real` the same moment in ns since 1970. */
-void pp_trainers_poll(pp_trainers *trainers, pp_agent_pod *pod, int64_t now, int64_t real);
+ * `now` is monotonic ns, `offset` what CLOCK_REALTIME is ahead of that, ns. */
+void pp_trainers_poll(pp_trainers *trainers, pp_agent_pod *pod, int64_t now, int64_t offset);
 
 /** Ends the captures that run, at their last whole step, and emits what is left of them. */
 void pp_trainers_cut(pp_trainers *trainers, pp_agent_pod *pod);
 
 /** Reads for the last time and emits everything; the processes are let go. */
-void pp_trainers_finish(pp_trainers *trainers, pp_agent_pod *pod, int64_t now, int64_t real);
+void pp_trainers_finish(pp_trainers *trainers, pp_agent_pod *pod, int64_t now, int64_t offset);
 
 /** Processes that are there. */
 size_t pp_trainers_count(const pp_trainers *trainers);

@@ -12,14 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define TIME_MAX (INT64_MAX / 4)
+#define PERIOD_MAX 1000000000              /* ns */
 #define MAGIC UINT64_C(0x3157444e57505000) /* "\0PPWNDW1" */
 
 typedef struct header {
     uint64_t magic;
-    uint32_t kernel_size, sample_size, clock_size, metrics;
+    uint32_t version, kernel_size, sample_size, clock_size;
     int64_t period, sampled;
     uint64_t kernels, copies, samples;
-    pp_sampling_clock clock;
+    pp_sampling_clock
+        clock; /* its only bool is beside it: a byte that a file has may be anything */
+    uint64_t stamped;
 } header;
 
 static bool is_window(const char *name)
@@ -28,13 +32,11 @@ static bool is_window(const char *name)
     return n > suffix && strcmp(name + n - suffix, PP_WINDOW_SUFFIX) == 0;
 }
 
-int pp_window_folder_make(const char *folder, pp_error *err)
+int pp_window_folder_clear(const char *folder, pp_error *err)
 {
-    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-        return pp_error_errno(err, "making %s", folder);
     DIR *open = opendir(folder);
     if (!open)
-        return pp_error_errno(err, "reading %s", folder);
+        return errno == ENOENT ? 0 : pp_error_errno(err, "reading %s", folder);
     for (const struct dirent *entry; (entry = readdir(open));)
         if (is_window(entry->d_name))
             (void)unlinkat(dirfd(open), entry->d_name, 0);
@@ -45,16 +47,17 @@ int pp_window_folder_make(const char *folder, pp_error *err)
 static header header_of(const pp_sampling_input *in, const pp_sampling_clock *clock)
 {
     return (header){.magic = MAGIC,
+                    .version = PP_WINDOW_VERSION,
                     .kernel_size = sizeof *in->kernels,
                     .sample_size = sizeof *in->samples,
                     .clock_size = sizeof *clock,
-                    .metrics = PP_SAMPLING_METRICS,
                     .period = in->period,
                     .sampled = in->sampled,
                     .kernels = in->n_kernels,
                     .copies = in->n_copies,
                     .samples = in->n_samples,
-                    .clock = *clock};
+                    .clock = *clock,
+                    .stamped = clock->stamped};
 }
 
 static bool put(FILE *file, const void *data, size_t size, size_t n)
@@ -77,19 +80,31 @@ int pp_window_file_write(const char *folder, const char *name, uint64_t number,
         return pp_error_errno(err, "opening %s", path);
     if (!put(file, &h, sizeof h, 1) || !put(file, in.kernels, sizeof *in.kernels, in.n_kernels) ||
         !put(file, in.copies, sizeof *in.copies, in.n_copies) ||
-        !put(file, in.samples, sizeof *in.samples, in.n_samples) || fflush(file) != 0)
-        return pp_error_errno(err, "writing %s", path);
+        !put(file, in.samples, sizeof *in.samples, in.n_samples) || fflush(file) != 0) {
+        (void)pp_error_errno(err, "writing %s", path);
+        (void)unlink(path); /* a part of it is of no use */
+        return -1;
+    }
     return 0;
+}
+
+static bool is_time(int64_t ns)
+{
+    return ns > -TIME_MAX && ns < TIME_MAX;
 }
 
 static int check(const header *h, const char *path, pp_error *err)
 {
     const pp_sampling_input none = {0};
-    const header own = header_of(&none, &h->clock);
-    if (h->magic != own.magic || h->kernel_size != own.kernel_size ||
-        h->sample_size != own.sample_size || h->clock_size != own.clock_size ||
-        h->metrics != own.metrics)
-        return pp_error_set(err, PP_ERR_INVALID, "%s is no window that this build has kept", path);
+    const pp_sampling_clock any = {0};
+    const header own = header_of(&none, &any);
+    if (h->magic != own.magic || h->version != own.version || h->kernel_size != own.kernel_size ||
+        h->sample_size != own.sample_size || h->clock_size != own.clock_size)
+        return pp_error_set(err, PP_ERR_INVALID, "%s is no window of version %d", path,
+                            PP_WINDOW_VERSION);
+    if (h->period < 1 || h->period > PERIOD_MAX || h->sampled < 1 || h->sampled > PERIOD_MAX ||
+        !is_time(h->clock.lag) || !is_time(h->clock.likely) || !is_time(h->clock.error))
+        return pp_error_set(err, PP_ERR_INVALID, "%s has a period or a lag that cannot be", path);
     return 0;
 }
 
@@ -132,6 +147,7 @@ int pp_window_file_read(const char *path, pp_sampling **ret, pp_sampling_clock *
         return pp_error_errno(err, "opening %s", path);
     if (fread(&h, sizeof h, 1, file) != 1)
         return cut_short(path, err);
+    h.clock.stamped = h.stamped != 0;
     if (check(&h, path, err) < 0)
         return -1;
     pp_sampling *window = pp_sampling_new(h.period);

@@ -1,9 +1,9 @@
 /*
  * A window in which a GPU was sampled, as it was before it was joined: samples, kernels, and where
- * their lag was looked for, in a file of its own. Kept where somebody asks for it (`precisionprobe
- * run
- * --keep-windows`), to be evaluated again; a format of this build and kind of machine, which other
- * builds refuse to read.
+ * their lag was looked for, in a file of its own. Kept where somebody asks for it (`run
+ * --keep-windows`), to be evaluated again. Structs as they are in memory: PP_WINDOW_VERSION changes
+ * with any of them, with the order of metrics and with what their fields mean, and files of another
+ * one are refused.
  */
 #ifndef PP_AGENT_WINDOW_FILE_H
 #define PP_AGENT_WINDOW_FILE_H
@@ -11,9 +11,10 @@
 #include "estimate/sampling/join.h"
 
 #define PP_WINDOW_SUFFIX ".window"
+enum { PP_WINDOW_VERSION = 1 };
 
-/** Makes a folder for them; those of before go. */
-int pp_window_folder_make(const char *folder, pp_error *err);
+/** Removes those of before from a folder, which may be missing. */
+int pp_window_folder_clear(const char *folder, pp_error *err);
 
 /** Writes `<folder>/<name>-<number, 4 digits><suffix>`; in order of their names they are in that of
  * their times. */

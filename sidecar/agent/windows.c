@@ -12,7 +12,7 @@ static bool are_alike(const pp_sampling_sums *a, const pp_sampling_sums *b)
 }
 
 /* Of two that know the same, if there are two, those of the fewest windows. */
-static void choose_two(const pp_windows *w, size_t *ret_one, size_t *ret_other)
+static void choose_two(const pp_sampled *w, size_t *ret_one, size_t *ret_other)
 {
     uint64_t least = 0;
     bool found = false, alike = false;
@@ -31,10 +31,10 @@ static void choose_two(const pp_windows *w, size_t *ret_one, size_t *ret_other)
 }
 
 /* Two groups become one. */
-static int make_room(pp_windows *w, pp_error *err)
+static int make_room(pp_sampled *w, pp_error *err)
 {
     size_t one = 0, other = 1;
-    if (w->n_groups < PP_WINDOWS_GROUPS)
+    if (w->n_groups < PP_SAMPLED_GROUPS)
         return 0;
     choose_two(w, &one, &other);
     if (pp_sampling_sums_merge(w->groups[one], w->groups[other], err) < 0)
@@ -44,7 +44,7 @@ static int make_room(pp_windows *w, pp_error *err)
     return 0;
 }
 
-static int solve_all(pp_windows *w, pp_error *err)
+static int solve_all(pp_sampled *w, pp_error *err)
 {
     pp_sampling_result *result = NULL;
     if (pp_sampling_solve((const pp_sampling_sums *const *)w->groups, w->n_groups, &result, err) <
@@ -55,7 +55,7 @@ static int solve_all(pp_windows *w, pp_error *err)
     return 0;
 }
 
-static void note_lag(pp_windows *w, const pp_sampling_sums *sums, int64_t likely)
+static void note_lag(pp_sampled *w, const pp_sampling_sums *sums, int64_t likely)
 {
     const int64_t off = sums->lag - likely;
     w->joined = true;
@@ -65,7 +65,7 @@ static void note_lag(pp_windows *w, const pp_sampling_sums *sums, int64_t likely
     w->apart = w->apart || off > APART || off < -APART;
 }
 
-int pp_windows_add(pp_windows *w, pp_sampling *window, const pp_sampling_clock *clock,
+int pp_sampled_add(pp_sampled *w, pp_sampling *window, const pp_sampling_clock *clock,
                    pp_error *err)
 {
     pp_sampling_sums *sums = NULL;
@@ -86,10 +86,10 @@ int pp_windows_add(pp_windows *w, pp_sampling *window, const pp_sampling_clock *
     return 0;
 }
 
-void pp_windows_free(pp_windows *w)
+void pp_sampled_free(pp_sampled *w)
 {
     pp_sampling_result_free(w->result);
     for (size_t i = 0; i < w->n_groups; i++)
         pp_sampling_sums_free(w->groups[i]);
-    *w = (pp_windows){0};
+    *w = (pp_sampled){0};
 }

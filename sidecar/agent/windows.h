@@ -8,28 +8,28 @@
 #include "estimate/sampling/join.h"
 
 /** Of windows: four or more make a standard error. */
-enum { PP_WINDOWS_GROUPS = 8 };
+enum { PP_SAMPLED_GROUPS = 8 };
 
 /** Begins as {0}; read only. */
-typedef struct pp_windows {
-    pp_sampling_sums *groups[PP_WINDOWS_GROUPS];
+typedef struct pp_sampled {
+    pp_sampling_sums *groups[PP_SAMPLED_GROUPS];
     size_t n_groups;
     pp_sampling_result *result; /**< of all groups; NULL: none yet */
     bool joined;                /**< the latest was: its lag is known */
     bool stamped;               /**< the latest that was joined went by its samples' stamps */
     bool apart;                 /**< a lag was far from the likely one, which is none */
     int64_t lag, lag_stderr;    /**< ns, of the latest that was joined */
-} pp_windows;
+} pp_sampled;
 
 /**
  * Joins what has come into `window`, which is empty afterwards, predicted by what is known, and
  * solves all. Fails where it is not joined, as pp_sampling_join(), or all are not solved with it:
  * what is known then stays.
  */
-int pp_windows_add(pp_windows *windows, pp_sampling *window, const pp_sampling_clock *clock,
+int pp_sampled_add(pp_sampled *windows, pp_sampling *window, const pp_sampling_clock *clock,
                    pp_error *err);
 
 /** What it holds. */
-void pp_windows_free(pp_windows *windows);
+void pp_sampled_free(pp_sampled *windows);
 
 #endif

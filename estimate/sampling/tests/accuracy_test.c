@@ -406,8 +406,8 @@ static void test_ignorance_is_told(void **state)
         c.spread = 0.1;
         c.gap[0] = c.gap[1] = 0.7;
         c.captures = i ? 8 : 1;
-        c.capture = 0.03;
-        c.drift = 0, c.stamped = 0.5; /* data tell no lag of these */
+        c.capture = 0.06;
+        c.drift = 0, c.stamped = 0.5; /* data tell the lag of these to some us */
         sim_run(&s, &c);
         pp_sampling_result *r = solved(&s);
         sim_score score = sim_compare(&s, r, 0, 10);
@@ -417,7 +417,7 @@ static void test_ignorance_is_told(void **state)
             "lag %.2f us off; %zu values, %.2f points, %.2f within two standard errors, z %.2f, "
             "widest %.3f\n",
             s.lag_error, score.n, score.error, score.within, score.z, widest[i]);
-        assert_true(score.n > 100 && score.within > 0.85 && score.z < 2);
+        assert_true(score.n > 100 && score.within > 0.7 && score.z < 2);
         pp_sampling_result_free(r);
         sim_free(&s);
     }
@@ -610,59 +610,80 @@ static void test_kernels_that_run_out(void **state)
     assert_true(lag_of(0.001, 5e-6, true) < 1.5); /* a clock that nothing sets passes by */
 }
 
-/* Sums over items of 10 us and more and their metrics, of two solutions of the same captures: what
- * one differs from the other by, what its lag leads to expect, and the product of the two. */
-static void add_shifts(const sim *s, const pp_sampling_result *is, const pp_sampling_result *was,
-                       double ns, double ret[3])
+/* Of two solutions of the same captures, sums over items of 10 us and more: what a metric differs
+ * by, what the lag's error leads to expect, and the product of the two. */
+typedef struct shifts {
+    double is, expected, both;
+} shifts;
+
+static void add_shifts(const sim *s, const pp_sampling_result *wrong,
+                       const pp_sampling_result *right, int m, double ns, shifts *ret)
 {
-    assert_int_equal(is->n, was->n);
-    for (size_t i = 0; i < is->n; i++)
-        for (size_t k = 0; k < s->n_items; k++)
-            for (int m = 0; m < SIM_BUSY; m++) {
-                const double off = is->items[i].mean[m] - was->items[i].mean[m];
-                const double expected = was->items[i].per_ns[m] * ns;
-                if (s->items[k].layer != is->items[i].layer ||
-                    s->items[k].phase != is->items[i].phase || s->items[k].kernel < 10)
-                    continue;
-                ret[0] += off * off;
-                ret[1] += expected * expected;
-                ret[2] += off * expected;
-            }
+    assert_int_equal(wrong->n, right->n);
+    for (size_t i = 0; i < right->n; i++)
+        for (size_t k = 0; k < s->n_items; k++) {
+            const pp_sampling_item *was = &right->items[i];
+            const double off = wrong->items[i].mean[m] - was->mean[m];
+            const double expected = was->per_ns[m] * ns;
+            if (s->items[k].layer != was->layer || s->items[k].phase != was->phase ||
+                s->items[k].kernel < 10)
+                continue;
+            ret->is += off * off;
+            ret->expected += expected * expected;
+            ret->both += off * expected;
+        }
 }
 
-static pp_sampling_result *solved_with_lag_off(uint64_t seed, bool launch_bound, double us, sim *s)
+typedef struct lag_case {
+    const char *name;
+    int kernels;
+    double length, gap[2], slower;
+} lag_case;
+
+static pp_sampling_result *solved_with_lag_off(const lag_case *of, uint64_t seed, double us, sim *s)
 {
     sim_config c = usual(seed);
-    c.kernels = launch_bound ? 85 : 150, c.length = launch_bound ? 12 : 30;
-    c.gap[0] = launch_bound ? 5 : 0.7, c.gap[1] = launch_bound ? 60 : 1.2;
-    c.captures = 2, c.cv = c.drift = 0;
+    c.kernels = of->kernels, c.length = of->length, c.gap[0] = of->gap[0], c.gap[1] = of->gap[1];
+    c.slower = of->slower, c.captures = 2, c.cv = c.drift = 0;
     c.stamped = 1e-6, c.wrong = us;
     sim_run(s, &c);
     return solved(s);
 }
 
-/* What is told of a lag's error is what it does: of the first order, to half a time and more. */
+static void check_shifts(const char *name, const char *of, const shifts *sums)
+{
+    const double as_much = sqrt(sums->is / sums->expected);
+    const double together = sums->both / sqrt(sums->is * sums->expected);
+    print_message("%s, %s: %.2f of what is expected, correlation %.2f\n", name, of, as_much,
+                  together);
+    assert_true(as_much > 0.6 && as_much < 1.6 && together > 0.3);
+}
+
+/* What is told of a lag's error is what it does, to half as much again: more is of second order. */
 static void test_what_a_wrong_lag_does_is_known(void **state)
 {
     (void)state;
-    for (int launch_bound = 0; launch_bound < 2; launch_bound++) {
-        double sums[3] = {0};
+    static const lag_case cases[] = {{"back to back", 150, 30, {0.7, 1.2}, 0},
+                                     {"launch-bound", 85, 12, {5, 60}, 0},
+                                     {"clocks that differ", 150, 30, {0.7, 1.2}, 0.3}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        shifts shares = {0}, clocks = {0};
         for (uint64_t seed = 60; seed < 64; seed++) {
             sim right, wrong;
-            const double us = seed % 2 ? 1 : -1;
-            pp_sampling_result *was = solved_with_lag_off(seed, launch_bound, 0, &right);
-            pp_sampling_result *is = solved_with_lag_off(seed, launch_bound, us, &wrong);
-            add_shifts(&right, is, was, 1000 * us, sums);
+            const double us = seed % 2 ? 0.3 : -0.3;
+            pp_sampling_result *was = solved_with_lag_off(&cases[k], seed, 0, &right);
+            pp_sampling_result *is = solved_with_lag_off(&cases[k], seed, us, &wrong);
+            for (int m = 0; m < SIM_BUSY; m++)
+                add_shifts(&right, is, was, m, 1000 * us, &shares);
+            add_shifts(&right, is, was, PP_SAMPLING_CLOCK, 1000 * us, &clocks);
             pp_sampling_result_free(is);
             pp_sampling_result_free(was);
             sim_free(&right);
             sim_free(&wrong);
         }
-        const double as_much = sqrt(sums[0] / sums[1]);
-        const double together = sums[2] / sqrt(sums[0] * sums[1]);
-        print_message("%s: %.2f of what is expected, correlation %.2f\n",
-                      launch_bound ? "launch-bound" : "back to back", as_much, together);
-        assert_true(as_much > 0.5 && as_much < 2 && together > 0.25);
+        check_shifts(cases[k].name, "shares", &shares);
+        if (cases[k].slower > 0)
+            check_shifts(cases[k].name, "clocks", &clocks);
     }
 }
 

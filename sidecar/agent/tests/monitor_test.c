@@ -31,6 +31,7 @@ static struct {
     pp_monitor *monitor;
     int64_t now;
     int64_t ahead;           /* the samples' clock less the kernels' */
+    int64_t realtime;        /* the host's less the kernels' */
     int64_t sampled, placed; /* up to where there are samples and kernels */
     int64_t step;
     bool blank; /* samples lack the last metric */
@@ -105,7 +106,11 @@ static int tear_down(void **state)
 
 static pp_monitor_advice advise(const char *hook)
 {
-    pp_monitor_input in = {.now = t.now, .wanted = !t.paused, .running = t.running, .hook = hook};
+    pp_monitor_input in = {.now = t.now,
+                           .realtime = t.realtime,
+                           .wanted = !t.paused,
+                           .running = t.running,
+                           .hook = hook};
     t.now += TICK;
     return pp_monitor_poll(t.monitor, &in);
 }
@@ -358,6 +363,33 @@ static void test_many_windows_some_blank(void **state)
     }
     assert_int_equal(e.failed, 0);
     check_estimates(&e);
+}
+
+/* Samples that the host's clock stamps go by their stamps: to a us, and what one window says more.
+ */
+static void test_samples_stamped_by_the_hosts_clock(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    t.realtime = t.ahead + 300;
+    begin();
+    sample();
+    e = check_whole_window();
+    assert_int_equal(e.lag, t.realtime);
+    assert_true(e.lag_stderr > 1000 && e.lag_stderr < 1100);
+}
+
+/* Of a clock that is some us off the host's, as data say clearly, the data's lag is taken; what
+ * that may be off by goes with kernels' length, which is half a ms. */
+static void test_samples_stamped_by_another_clock(void **state)
+{
+    (void)state;
+    pp_monitor_estimates e;
+    t.realtime = t.ahead - 50000;
+    begin();
+    sample();
+    e = check_whole_window();
+    assert_true(e.lag_stderr > 5000 && e.lag_stderr < 30000);
 }
 
 /* Hours later the lag that was found last tells less than the sampler does. */
@@ -990,15 +1022,15 @@ static void check_again(const char *path, const pp_sampling_result *told)
 {
     pp_sampling *window = NULL;
     pp_sampling_clock clock;
-    pp_windows again = {0};
+    pp_sampled again = {0};
     pp_error err = {0};
     assert_int_equal(pp_window_file_read(path, &window, &clock, &err), 0);
-    assert_int_equal(pp_windows_add(&again, window, &clock, &err), 0);
+    assert_int_equal(pp_sampled_add(&again, window, &clock, &err), 0);
     pp_sampling_free(window);
     assert_int_equal(again.result->n, told->n);
     for (size_t i = 0; i < told->n; i++)
         assert_memory_equal(&again.result->items[i], &told->items[i], sizeof *told->items);
-    pp_windows_free(&again);
+    pp_sampled_free(&again);
 }
 
 /* All that its estimates come from is in the file, copies too; a file that is none of ours, or ends
@@ -1028,7 +1060,7 @@ static void test_windows_that_are_kept(void **state)
         assert_true(fputs("0123456789", file) >= 0);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(pp_window_file_read(path, &window, &clock, &err), -1);
-    assert_non_null(strstr(err.message, "is no window"));
+    assert_non_null(strstr(err.message, "is no window of version 1"));
     assert_int_equal(unlink(path), 0);
 }
 
@@ -1052,6 +1084,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_from_samples_to_estimates),
         WITH_FOLDER(test_fills_among_kernels),
+        WITH_FOLDER(test_samples_stamped_by_the_hosts_clock),
+        WITH_FOLDER(test_samples_stamped_by_another_clock),
         WITH_FOLDER(test_windows_that_are_kept),
         WITH_FOLDER(test_a_window_that_cannot_be_kept),
         WITH_FOLDER(test_many_windows),

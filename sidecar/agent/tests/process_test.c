@@ -113,7 +113,7 @@ static void push_capture(int64_t first, unsigned gpus)
 static void poll_at(pp_process *p, pp_agent_pod *pod, int64_t now)
 {
     pp_error err = {0};
-    if (pp_process_poll(p, pod, now, REAL + now, &err) < 0)
+    if (pp_process_poll(p, pod, now, REAL, &err) < 0)
         fail_msg("%s", err.message);
 }
 

@@ -505,7 +505,7 @@ static void test_killed_agents_lose_and_double_nothing(void **state)
         uint64_t tail = pp_ring()->tail;
         int before = all.batches;
         now += rand() % SECOND;
-        assert_int_equal(pp_process_poll(p, &pod, now, now, &err), 0);
+        assert_int_equal(pp_process_poll(p, &pod, now, 0, &err), 0);
         if (rand() % 3)
             continue;
         pp_process_free(p);
@@ -520,7 +520,7 @@ static void test_killed_agents_lose_and_double_nothing(void **state)
     }
     if (!p)
         assert_int_equal(pp_process_open(path, &p, &err), 0);
-    assert_int_equal(pp_process_poll(p, &pod, now, now, &err), 0);
+    assert_int_equal(pp_process_poll(p, &pod, now, 0, &err), 0);
     pp_process_finish(p, &pod);
     pp_process_free(p);
     assert_int_equal(all.steps, STEPS);
@@ -557,7 +557,7 @@ static void test_what_was_left_is_handed_on_at_once(void **state)
         push_step(2 + (int64_t)i);
         assert_int_equal(pp_process_open(path, &p, &err), 0);
         int before = all.batches;
-        assert_int_equal(pp_process_poll(p, &pod, agents[i].now, agents[i].now, &err), 0);
+        assert_int_equal(pp_process_poll(p, &pod, agents[i].now, 0, &err), 0);
         assert_int_equal(all.batches - before, agents[i].batches);
         pp_process_free(p);
     }
@@ -575,7 +575,7 @@ static void start_capture(uint32_t installed, int64_t step)
 static void look(pp_process *p, pp_agent_pod *pod, int64_t now)
 {
     pp_error err = {0};
-    assert_int_equal(pp_process_poll(p, pod, now, now, &err), 0);
+    assert_int_equal(pp_process_poll(p, pod, now, 0, &err), 0);
     pp_process_finish(p, pod);
 }
 
@@ -657,7 +657,7 @@ static void test_gpu_uuids(void **state)
     assert_int_equal(pp_process_open(path, &p, &err), 0);
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         pp_ring_push(&marks[i]);
-    assert_int_equal(pp_process_poll(p, &pod, 5000, INT64_C(1769000000000000000), &err), 0);
+    assert_int_equal(pp_process_poll(p, &pod, 5000, INT64_C(1769000000000000000) - 5000, &err), 0);
     assert_int_equal(gpus.count, 2);
     assert_string_equal(gpus.items[0], longest);
     assert_string_equal(gpus.items[1], "GPU-1");
@@ -709,7 +709,7 @@ static void test_hostile_numbers(void **state)
         pp_ring()->steps = costs[(i + 1) % 7];
         now += INT64_C(2000000000);
         pp_error ignored = {0};
-        (void)pp_process_poll(p, &pod, now, INT64_C(1769000000000000000) + now, &ignored);
+        (void)pp_process_poll(p, &pod, now, INT64_C(1769000000000000000), &ignored);
     }
     assert_int_equal(cost, 70);
     pp_process_free(p);
