@@ -582,7 +582,7 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
                       const pp_sampling_clock *clock, const candidate *chosen,
                       pp_sampling_line *ret, pp_error *err)
 {
-    pp_error why = {0};
+    pp_error why = {0}; /* the stamps' lag is none */
     candidate stamps = {.line = {.middle = chosen->line.middle,
                                  .lag = (double)clock->likely,
                                  .stderr_ns = STAMPS_DIFFER,
@@ -600,7 +600,7 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
     if (check_lag(f, kinds, clock->metric, &stamps.line, &why) == 0)
         *ret = stamps.line;
     else if (why.code != PP_ERR_NOT_FOUND)
-        return pp_error_nomem(err);
+        return pp_error_set(err, why.code, "%s", why.message);
     return 0;
 }
 

@@ -451,9 +451,7 @@ static int add_product(summing *s, const window *w, size_t i, size_t j, pp_error
     row *r = &s->rows[more.a];
     for (size_t k = r->n; k-- > 0;)
         if (r->pairs[k].b == more.b) {
-            r->pairs[k].sum += more.sum;
-            r->pairs[k].shift_a += more.shift_a;
-            r->pairs[k].shift_b += more.shift_b;
+            pp_sampling_pair_add(&r->pairs[k], &more);
             return 0;
         }
     if (r->n == r->capacity) {

@@ -33,6 +33,13 @@ int pp_sampling_pair_compare(const void *a, const void *b)
     return by ? by : compare(x->b, y->b);
 }
 
+void pp_sampling_pair_add(pp_sampling_pair *to, const pp_sampling_pair *from)
+{
+    to->sum += from->sum;
+    to->shift_a += from->shift_a;
+    to->shift_b += from->shift_b;
+}
+
 void pp_sampling_column_add(pp_sampling_column *to, const pp_sampling_column *from)
 {
     to->like = to->count == 0 || to->like == from->like ? from->like : 0;
@@ -111,11 +118,9 @@ static size_t merge_pairs(merging *g, const pp_sampling_sums *into, const pp_sam
         qsort(g->pairs, n, sizeof *g->pairs, pp_sampling_pair_compare);
     for (size_t i = 0; i < n; i++) {
         pp_sampling_pair *last = kept > 0 ? &g->pairs[kept - 1] : NULL;
-        if (last && pp_sampling_pair_compare(last, &g->pairs[i]) == 0) {
-            last->sum += g->pairs[i].sum;
-            last->shift_a += g->pairs[i].shift_a;
-            last->shift_b += g->pairs[i].shift_b;
-        } else
+        if (last && pp_sampling_pair_compare(last, &g->pairs[i]) == 0)
+            pp_sampling_pair_add(last, &g->pairs[i]);
+        else
             g->pairs[kept++] = g->pairs[i];
     }
     return kept;

@@ -134,6 +134,9 @@ int pp_sampling_pair_compare(const void *a, const void *b);
 
 void pp_sampling_predicted_add(pp_sampling_predicted *to, const pp_sampling_predicted *from);
 
+/** Adds what a pair has to one of the same columns. */
+void pp_sampling_pair_add(pp_sampling_pair *to, const pp_sampling_pair *from);
+
 /** Adds what a column has to one of the same key. */
 void pp_sampling_column_add(pp_sampling_column *to, const pp_sampling_column *from);
 

@@ -76,8 +76,7 @@ typedef struct work {
 
 struct pp_monitor {
     char path[PATH_MAX];
-    char name[NAME_MAX]; /* of that file, without its suffix */
-    const char *keep;    /* the folder for windows' files; NULL: none is kept */
+    const char *keep; /* the folder for windows' files; NULL: none is kept */
     int64_t period;
     phase phase;
     int64_t since;      /* of the phase */
@@ -109,13 +108,6 @@ struct pp_monitor {
     char why[PP_SAMPLES_TEXT];
 };
 
-/* Its windows' files are called as its sampler's is. */
-static void set_name(pp_monitor *m)
-{
-    const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
-    (void)snprintf(m->name, sizeof m->name, "%.*s", (int)strcspn(base, "."), base);
-}
-
 int pp_monitor_new(const char *ring, int64_t period, const char *keep, pp_monitor **ret,
                    pp_error *err)
 {
@@ -126,17 +118,14 @@ int pp_monitor_new(const char *ring, int64_t period, const char *keep, pp_monito
         return pp_error_set(err, PP_ERR_INVALID, "not the path of a ring: %s", ring);
     m->period = period;
     m->keep = keep;
-    set_name(m);
     *ret = PP_TAKE(m);
     return 0;
 }
 
 void pp_monitor_aim(pp_monitor *m, const char *ring, int device)
 {
-    if (m->phase != AWAY)
-        return;
-    (void)pp_sampler_path(ring, device, m->path, sizeof m->path);
-    set_name(m);
+    if (m->phase == AWAY)
+        (void)pp_sampler_path(ring, device, m->path, sizeof m->path);
 }
 
 const char *pp_monitor_why(const pp_monitor *m)
@@ -177,11 +166,14 @@ static int feed(work *w, pp_error *err)
     return 0;
 }
 
-/* What is told of the window goes on without the file. */
+/* Called as the sampler's file is. What is told of the window goes on without its own. */
 static void keep_window(const pp_monitor *m, const work *w)
 {
+    const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
+    char name[NAME_MAX];
     pp_error err = {0};
-    if (pp_window_file_write(m->keep, m->name, m->windows, w->pm, &w->clock, &err) < 0)
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(base, "."), base);
+    if (pp_window_file_write(m->keep, name, m->windows, w->pm, &w->clock, &err) < 0)
         pp_warn("sampling", "a window is not kept: %s", err.message);
 }
 

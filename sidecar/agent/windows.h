@@ -10,7 +10,7 @@
 /** Of windows: four or more make a standard error. */
 enum { PP_SAMPLED_GROUPS = 8 };
 
-/** Begins as {0}; read only. */
+/** Begins as {0}; read only, but that `joined` is taken back where a window was not even tried. */
 typedef struct pp_sampled {
     pp_sampling_sums *groups[PP_SAMPLED_GROUPS];
     size_t n_groups;
