@@ -31,11 +31,13 @@ enum {
 #define CHANCE 2.0        /* standard deviations of what levels learned from noise explain ... */
 #define MOST_CHANCE 0.005 /* ... at most */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
-#define STAMPED 1000.0    /* ns: what stamps are off by */
+#define STAMPED 1000.0    /* ns: what stamps are off by ... */
+#define TICKING 500.0     /* ns: ... where it is known how they drift */
 #define STAMPS_DIFFER 250.0 /* ns: and by how much more in one capture than in others */
+#define SET 150e6           /* ns: as near to a capture's begin its kernels' clock is set */
 #define RUNS_OUT 0.03     /* of kernels' length: by so much the data's lag was too small on H200s */
 #define DRIFTS 2e-6       /* as clocks do that nothing sets: by 3 parts per million and more */
-#define DRIFTS_SURELY 4.0 /* of the drift's standard errors, of ... */
+#define DRIFTS_SURELY 8.0 /* of the drift's standard errors, of ... */
 #define DRIFTS_PIECES 8   /* ... so many pieces */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
@@ -555,11 +557,30 @@ static double usual_length(const pp_sampling *f)
     return time > 0 ? squares / time : 0;
 }
 
-/* Whether it passes the likely lag by, on its way. */
-static bool is_drifting(const pp_sampling_line *line)
+/* Whether it passes the stamps' lag by, on its way. */
+static bool is_drifting(const pp_sampling_line *line, const pp_sampling_line *stamps)
 {
-    return line->pieces >= DRIFTS_PIECES && fabs(line->drift) > DRIFTS &&
-           fabs(line->drift) > DRIFTS_SURELY * line->drift_stderr;
+    const double by = fabs(line->drift - stamps->drift);
+    return line->pieces >= DRIFTS_PIECES && by > DRIFTS && by > DRIFTS_SURELY * line->drift_stderr;
+}
+
+/* The lag by the clock that samples are stamped by. Kernels' records are put on the host's clock by
+ * what CUPTI has seen of the two as the capture began, and go off from there, by up to 8 ns in a ms
+ * on H200s: where both tell ticks, these tell by how much. */
+static pp_sampling_line line_of_stamps(const pp_sampling *f, const pp_sampling_clock *clock,
+                                       int64_t middle)
+{
+    pp_sampling_line line = {.middle = middle,
+                             .lag = (double)clock->likely,
+                             .stderr_ns = STAMPS_DIFFER,
+                             .common_ns = STAMPED,
+                             .stamped = true};
+    if (pp_sampling_drift_by_ticks(f, &line.drift)) {
+        line.lag += line.drift * (double)(middle - f->samples[0].start);
+        line.stderr_ns = hypot(STAMPS_DIFFER, line.drift * SET);
+        line.common_ns = TICKING;
+    }
+    return line;
 }
 
 /* How much more of the variance another lag than the stamps' may explain. */
@@ -583,15 +604,11 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
                       pp_sampling_line *ret, pp_error *err)
 {
     pp_error why = {0}; /* the stamps' lag is none */
-    candidate stamps = {.line = {.middle = chosen->line.middle,
-                                 .lag = (double)clock->likely,
-                                 .stderr_ns = STAMPS_DIFFER,
-                                 .common_ns = STAMPED,
-                                 .stamped = true}};
+    candidate stamps = {.line = line_of_stamps(f, clock, chosen->line.middle)};
     *ret = chosen->line;
     ret->common_ns = RUNS_OUT * usual_length(f);
-    if (!is_likely(chosen, clock) || chosen->line.lag - (double)clock->likely > SURE ||
-        is_drifting(&chosen->line))
+    if (!is_likely(chosen, clock) || chosen->line.lag - stamps.line.lag > SURE ||
+        is_drifting(&chosen->line, &stamps.line))
         return 0;
     if (evaluate(f, kinds, &stamps, err) < 0)
         return -1;

@@ -610,6 +610,28 @@ static void test_kernels_that_run_out(void **state)
     assert_true(lag_of(0.001, 5e-6, true) < 1.5); /* a clock that nothing sets passes by */
 }
 
+/* Kernels' records go off from the stamps as a capture goes on: by how much their ticks tell. */
+static void test_records_that_drift(void **state)
+{
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        sim s;
+        sim_config c = sim_usual(5610);
+        c.kernels = 200, c.length = 30, c.period = 100, c.captures = 2, c.capture = 2;
+        c.drift = 0, c.rate = sign * 6e-6, c.stamped = 0.2;
+        sim_run(&s, &c);
+        assert_true(s.captures[0]->stamped && s.captures[0]->lag_common == 500);
+        print_message("%+.0f ppm: lags %.2f us off\n", 1e6 * c.rate, s.lag_error);
+        assert_true(s.lag_error < 0.6); /* 6 us where the drift is not known */
+        pp_sampling_result *r = solved(&s);
+        const sim_score short_ones = sim_compare(&s, r, 10, 50);
+        print_message("error %.2f, z %.2f\n", short_ones.error, short_ones.z);
+        assert_true(short_ones.error < 0.8 && short_ones.z < 1.25);
+        pp_sampling_result_free(r);
+        sim_free(&s);
+    }
+}
+
 /* Of two solutions of the same captures, sums over items of 10 us and more: what a metric differs
  * by, what the lag's error leads to expect, and the product of the two. */
 typedef struct shifts {
@@ -754,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_kernels_that_are_alike_by_name_alone),
         cmocka_unit_test(test_layers_that_are_alike_are_not_taken_for_each_other),
         cmocka_unit_test(test_kernels_that_run_out),
+        cmocka_unit_test(test_records_that_drift),
         cmocka_unit_test(test_stamps_are_kept_to),
         cmocka_unit_test(test_what_a_wrong_lag_does_is_known),
         cmocka_unit_test(test_nothing_to_solve),

@@ -38,9 +38,10 @@ typedef struct model {
     int *order;
     int *names; /* of the step: whose layer and phase each kernel is told to be of */
     pp_sampling_result *known;
-    double now;  /* us */
-    bool last;   /* this capture */
-    double lead; /* of the time in which nothing runs, the share before it does */
+    double now;   /* us */
+    double begun; /* us: when the capture did */
+    bool last;    /* this capture */
+    double lead;  /* of the time in which nothing runs, the share before it does */
     int64_t step;
     double lag_squares;
     double stamps_off; /* us: the likely lag less the true one */
@@ -242,9 +243,16 @@ static void add_to_windows(windows *w, const sim *s, const ran *r)
     }
 }
 
+/* Of the timer that both clocks tell, where they do; ns. */
+static double ticks(const sim_config *c, double us)
+{
+    return c->rate == 0 ? us * 1000 : 32 * round(us * 1000 / 32);
+}
+
 static int64_t stamp(model *m, const sim_config *c, double us)
 {
-    return (int64_t)llround((us + c->stamps * sim_normal(&m->rng)) * 1000);
+    const double ns = ticks(c, us + c->stamps * sim_normal(&m->rng));
+    return (int64_t)llround(ns + c->rate * (ns - 1000 * m->begun));
 }
 
 static void tell_one(model *m, const sim_config *c, pp_sampling *f, const ran *r)
@@ -284,10 +292,11 @@ static void tell_kernels(sim *s, pp_sampling *f, windows *w)
     }
 }
 
-/* A time of the kernels' clock on the samples'. */
-static double on_samples_clock(const sim_config *c, double us, double zero)
+/* A time of the kernels' clock on the samples', ns. */
+static int64_t on_samples_clock(const sim_config *c, double us, double zero)
 {
-    return us + c->lag + c->drift * (us - zero);
+    const double ns = ticks(c, us);
+    return (int64_t)llround(ns + 1000 * c->lag + c->drift * (ns - 1000 * zero));
 }
 
 static void tell_samples(sim *s, pp_sampling *f, const windows *w)
@@ -296,9 +305,8 @@ static void tell_samples(sim *s, pp_sampling *f, const windows *w)
     const sim_config *c = &s->config;
     for (size_t i = 0; i < w->n; i++) {
         double from = w->first + (double)i * c->period;
-        pp_sampling_sample p = {
-            .start = (int64_t)llround(1000 * on_samples_clock(c, from, w->first)),
-            .end = (int64_t)llround(1000 * on_samples_clock(c, from + c->period, w->first))};
+        pp_sampling_sample p = {.start = on_samples_clock(c, from, w->first),
+                                .end = on_samples_clock(c, from + c->period, w->first)};
         const double clock = 1 + w->sums[i][PP_SAMPLING_CLOCK];
         for (int j = 0; j < PP_SAMPLING_CLOCK; j++) {
             const double of_cycles = pp_sampling_is_of_cycles(j) ? clock : 1;
@@ -349,7 +357,7 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
 {
     model *m = s->model;
     const sim_config *c = &s->config;
-    double begun = m->now;
+    const double begun = m->begun = m->now;
     draw_capture(m, c);
     m->last = s->n_captures + 1 == (size_t)c->captures;
     windows w = {.first = begun + c->period * sim_uniform(&m->rng),
@@ -378,7 +386,7 @@ static bool run_capture(sim *s, pp_sampling *f, pp_sampling_sums **ret)
         (void)fprintf(stderr, "a capture is not joined: %s\n", err.message);
         abort();
     }
-    double middle = c->lag + c->drift * c->capture * 1e6 / 2;
+    double middle = c->lag + (c->drift - c->rate) * c->capture * 1e6 / 2;
     m->lag_squares += pow((double)(*ret)->lag / 1000 - middle, 2);
     return true;
 }

@@ -28,6 +28,8 @@ typedef struct sim_config {
     double drift;   /* of the samples' clock against the kernels' */
     double
         stamped; /* us, sd of what the likely lag is off by, the same in all captures; 0: none is */
+    double rate; /* of the kernels' clock from a capture's begin on, where it is right, against
+                    the samples'; both tell ticks of 32 ns then; 0: neither does */
     bool by_stamps; /* captures before it went by that lag */
     double tail;    /* share of a kernel, at its end, over which it runs out; 0: some us */
     double lost;    /* share of samples that are not there */
