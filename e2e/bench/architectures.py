@@ -7,7 +7,7 @@ from libraries import autocast, images, texts
 from training import BATCHES, Training
 
 
-def _images(model, device, batch, size, cast=None, small=False):
+def classifier(model, device, batch, size, cast=None, small=False):
     """A training of an image classifier by SGD, on random images."""
     more = (cast,) if cast else ()
     return Training(model.to(device), torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), nn.CrossEntropyLoss(),
@@ -18,17 +18,17 @@ def _images(model, device, batch, size, cast=None, small=False):
 
 def _resnext(device, small, batch):
     import torchvision
-    return _images(torchvision.models.resnext50_32x4d(), device, batch or (2 if small else 64), 224, small=small)
+    return classifier(torchvision.models.resnext50_32x4d(), device, batch or (2 if small else 64), 224, small=small)
 
 
 def _swin(device, small, batch):
     import torchvision
-    return _images(torchvision.models.swin_t(), device, batch or (2 if small else 64), 224, autocast(device), small)
+    return classifier(torchvision.models.swin_t(), device, batch or (2 if small else 64), 224, autocast(device), small)
 
 
 def _efficientnet(device, small, batch):
     import torchvision
-    return _images(torchvision.models.efficientnet_v2_s(), device, batch or (2 if small else 48), 224, autocast(device), small)
+    return classifier(torchvision.models.efficientnet_v2_s(), device, batch or (2 if small else 48), 224, autocast(device), small)
 
 
 class Speech(nn.Module):
@@ -186,13 +186,13 @@ def _segmentation(device, small, batch):
 
 def _mixer(device, small, batch):
     import timm
-    return _images(timm.create_model("mixer_s32_224" if small else "mixer_b16_224"), device, batch or (2 if small else 64), 224,
+    return classifier(timm.create_model("mixer_s32_224" if small else "mixer_b16_224"), device, batch or (2 if small else 64), 224,
                    autocast(device))
 
 
 def _regnet(device, small, batch):
     import timm
-    return _images(timm.create_model("regnety_002" if small else "regnety_016"), device, batch or (2 if small else 96), 224,
+    return classifier(timm.create_model("regnety_002" if small else "regnety_016"), device, batch or (2 if small else 96), 224,
                    small=small)
 
 

@@ -6,25 +6,23 @@ import struct
 MAGIC, VERSION = 0x3157444E57505000, 1
 HEAD = struct.Struct("<QIIIIqqQQQ")
 KERNEL = struct.Struct("<qqqIBBxxQ")
-CLOCK = struct.Struct("<ixxxxqqq?xxxxxxxqQ")
-FORWARD, BACKWARD = 0, 1
+FORWARD = 0
 
 Kernel = collections.namedtuple("Kernel", "start end step layer phase work like")
-Window = collections.namedtuple("Window", "path period kernels likely")
+Window = collections.namedtuple("Window", "path kernels")
 
 
 def read(path):
-    """A window: `kernels` in ns of the kernels' clock; `likely`: ns that the samples' is ahead where the driver stamps them."""
+    """A window's kernels, in ns of their records' clock."""
     data = pathlib.Path(path).read_bytes()
-    magic, version, kernel, sample, clock, period, _, kernels, copies, samples = HEAD.unpack_from(data)
+    magic, version, kernel, sample, clock, _, _, kernels, copies, samples = HEAD.unpack_from(data)
     if (magic, version, kernel) != (MAGIC, VERSION, KERNEL.size):
         raise ValueError(f"{path} is no window of version {VERSION}")
     begin = len(data) - samples * sample - (kernels + copies) * kernel
-    if begin != HEAD.size + CLOCK.size or clock + 8 != CLOCK.size:
+    if begin != HEAD.size + clock + 8:  # whether it is stamped comes last
         raise ValueError(f"{path} has another header")
-    _, _, _, likely, _, _, _ = CLOCK.unpack_from(data, HEAD.size)
     found = [Kernel(*KERNEL.unpack_from(data, begin + i * kernel)) for i in range(kernels)]
-    return Window(path, period, found, likely)
+    return Window(path, found)
 
 
 def of_run(folder):

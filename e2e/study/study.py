@@ -21,7 +21,8 @@ import statements
 HERE = pathlib.Path(__file__).resolve().parent
 PAPER = {"dlrm": ("514M", "65.26 %", "24.87 GB"), "resnext": ("460M", "94.92 %", "21.12 GB"), "gpt2": ("461M", "85.8 %", "18.08 GB")}
 SMALL = {"dlrm": 64, "resnext": 2, "gpt2": 2}
-WARM = {"dlrm": 2500, "resnext": 100, "gpt2": 60}  # steps, half a minute or less: what Adam does of DLRM changes for 20 s
+WARM = 30  # s, before a session begins: what Adam does of DLRM changes for 20 s (docs/study.md)
+PACED = 10  # s of a training without the probe, which tell how many steps that is
 WORDS = {True: "yes", False: "no", None: "not known"}
 
 
@@ -34,6 +35,11 @@ def training(*arguments):
     return [*python, str(HERE / "trainings.py"), *map(str, arguments)]
 
 
+def warm_steps(name, batch):
+    told = subprocess.run(training(name, "--batch", batch, "--seconds", PACED), check=True, stdout=subprocess.PIPE, text=True)
+    return round(int(told.stdout.split()[0]) / PACED * WARM)
+
+
 def profile(name, args):
     """Runs it under the probe; its folder of results."""
     folder = args.output / name
@@ -44,9 +50,9 @@ def profile(name, args):
     else:
         found = subprocess.run(training(name, "--fit", args.gib), check=True, stdout=subprocess.PIPE, text=True)
         batch = int(found.stdout.split()[-1])
-    warm = 0 if args.small else WARM[name]
-    seconds = args.seconds + (40 if warm else 20)
-    command = training(name, "--batch", batch, "--seconds", seconds, *(["--small"] if args.small else []))
+    small = ["--small"] if args.small else []
+    warm = 0 if args.small else warm_steps(name, batch)
+    command = training(name, "--batch", batch, "--seconds", args.seconds + 20 + (WARM if warm else 0), *small)
     print(f"{name}: batch {batch}", flush=True)
     asked = (f"--duration={args.seconds:.0f}s", f"--steps-skip={warm}", "--output", str(folder))
     subprocess.run(cli("run", "--quiet", *asked, "--", *command),

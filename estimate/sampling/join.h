@@ -6,7 +6,8 @@
  * The two have clocks of their own, some ms apart and drifting by some parts per million. How far
  * apart is found from the data: the lag at which which kernel runs explains most of the samples,
  * piece by piece of the capture, and a line through these. Where that is near the lag of a clock by
- * which samples are likely to be stamped, it is that one.
+ * which samples are likely to be stamped, it is that one as the capture begins, and drifts from
+ * there as the stamps' ticks say.
  *
  * A kernel is cut into parts, by its mean length in the capture: short ones near its ends, where it
  * begins and runs out, and a sampling period each in between (docs/sampling.md).
@@ -95,9 +96,9 @@ typedef struct pp_sampling_clock {
     int metric;
     int64_t lag;    /**< ns: a first guess of the samples' clock less the kernels' */
     int64_t range;  /**< ns: how far off the guess may be */
-    int64_t likely; /**< ns: the lag of a clock that samples may be stamped by. It is taken where
-                       one near it goes together best, or as well as others; of no account out of
-                       the range */
+    int64_t likely; /**< ns: the lag of a clock that samples may be stamped by, as the capture
+                       begins. It is taken where one near it goes together best, or as well as
+                       others; of no account out of the range */
     bool stamped;   /**< captures before it went by that one: it takes clearly more to leave it */
     int64_t error;  /**< ns, of studies: the lag that is used is by so much too long */
 } pp_sampling_clock;

@@ -62,9 +62,14 @@ void pp_sampling_find_known(const pp_sampling *sampling, bool known[PP_SAMPLING_
 /** Whether a sample has all that are known: else it does not count. */
 bool pp_sampling_has_known(const bool known[PP_SAMPLING_METRICS], const pp_sampling_sample *sample);
 
-/** *ret: by how much the samples' clock goes faster than the kernels', ns per ns, where both tell
- * the ticks of the GPU's timer; else false. Both are sorted. */
-bool pp_sampling_drift_by_ticks(const pp_sampling *sampling, double *ret);
+/** *ret: by how much the samples' clock goes faster than the kernels', ns per ns, and its standard
+ * error, where both tell the ticks of the GPU's timer; else false. Both are sorted. */
+bool pp_sampling_drift_by_ticks(const pp_sampling *sampling, double *ret, double *ret_stderr);
+
+/** The lag of a clock that is the likely one as the capture begins, in the middle of its samples,
+ * of which there are some. Both are sorted. */
+pp_sampling_line pp_sampling_line_of_stamps(const pp_sampling *sampling,
+                                            const pp_sampling_clock *clock);
 
 /** Kernels by kind, and what samples say of kinds at a lag; refers to `sampling`, whose kernels and
  * samples are sorted and not none. NULL where memory is out. */

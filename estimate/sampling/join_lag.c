@@ -31,14 +31,11 @@ enum {
 #define CHANCE 2.0        /* standard deviations of what levels learned from noise explain ... */
 #define MOST_CHANCE 0.005 /* ... at most */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
-#define STAMPED 1000.0    /* ns: what stamps are off by ... */
-#define TICKING 500.0     /* ns: ... where it is known how they drift */
-#define STAMPS_DIFFER 250.0 /* ns: and by how much more in one capture than in others */
-#define SET 150e6           /* ns: as near to a capture's begin its kernels' clock is set */
 #define RUNS_OUT 0.03     /* of kernels' length: by so much the data's lag was too small on H200s */
-#define DRIFTS 2e-6       /* as clocks do that nothing sets: by 3 parts per million and more */
-#define DRIFTS_SURELY 8.0 /* of the drift's standard errors, of ... */
+#define DRIFTS 2e-6       /* from what ticks say: a clock of its own does by 3e-6 and more, by ... */
+#define DRIFTS_SURELY 4.0 /* ... so many of the drift's standard errors, of ... */
 #define DRIFTS_PIECES 8   /* ... so many pieces */
+#define MOST_DRIFT 12e-6  /* of the stamps': 8e-6 was seen */
 
 /* What kernels add up to of a metric, as it grows along their clock: a corner at each begin and
  * end. */
@@ -557,30 +554,12 @@ static double usual_length(const pp_sampling *f)
     return time > 0 ? squares / time : 0;
 }
 
-/* Whether it passes the stamps' lag by, on its way. */
+/* Whether it is another clock, which passes the stamps' lag by on its way. */
 static bool is_drifting(const pp_sampling_line *line, const pp_sampling_line *stamps)
 {
     const double by = fabs(line->drift - stamps->drift);
-    return line->pieces >= DRIFTS_PIECES && by > DRIFTS && by > DRIFTS_SURELY * line->drift_stderr;
-}
-
-/* The lag by the clock that samples are stamped by. Kernels' records are put on the host's clock by
- * what CUPTI has seen of the two as the capture began, and go off from there, by up to 8 ns in a ms
- * on H200s: where both tell ticks, these tell by how much. */
-static pp_sampling_line line_of_stamps(const pp_sampling *f, const pp_sampling_clock *clock,
-                                       int64_t middle)
-{
-    pp_sampling_line line = {.middle = middle,
-                             .lag = (double)clock->likely,
-                             .stderr_ns = STAMPS_DIFFER,
-                             .common_ns = STAMPED,
-                             .stamped = true};
-    if (pp_sampling_drift_by_ticks(f, &line.drift)) {
-        line.lag += line.drift * (double)(middle - f->samples[0].start);
-        line.stderr_ns = hypot(STAMPS_DIFFER, line.drift * SET);
-        line.common_ns = TICKING;
-    }
-    return line;
+    return fabs(stamps->drift) > MOST_DRIFT || (line->pieces >= DRIFTS_PIECES && by > DRIFTS &&
+                                                by > DRIFTS_SURELY * line->drift_stderr);
 }
 
 /* How much more of the variance another lag than the stamps' may explain. */
@@ -601,10 +580,10 @@ static double may_explain(const pp_sampling *f, const pp_sampling_kinds *kinds,
  */
 static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
                       const pp_sampling_clock *clock, const candidate *chosen,
-                      pp_sampling_line *ret, pp_error *err)
+                      const pp_sampling_line *line, pp_sampling_line *ret, pp_error *err)
 {
     pp_error why = {0}; /* the stamps' lag is none */
-    candidate stamps = {.line = line_of_stamps(f, clock, chosen->line.middle)};
+    candidate stamps = {.line = *line};
     *ret = chosen->line;
     ret->common_ns = RUNS_OUT * usual_length(f);
     if (!is_likely(chosen, clock) || chosen->line.lag - stamps.line.lag > SURE ||
@@ -621,9 +600,13 @@ static int use_stamps(const pp_sampling *f, pp_sampling_kinds *kinds,
     return 0;
 }
 
-static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sampling_clock *clock,
+static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sampling_clock *told,
                     pp_sampling_line *ret, pp_error *err)
 {
+    const pp_sampling_line stamps = pp_sampling_line_of_stamps(f, told);
+    pp_sampling_clock at_middle = *told;
+    const pp_sampling_clock *clock = &at_middle;
+    at_middle.likely = (int64_t)stamps.lag;
     candidate all[CLOSELY + 2] = {0};
     tops t;
     find_near_tops(kinds, clock, (double)f->sampled, &t);
@@ -643,7 +626,7 @@ static int find_lag(const pp_sampling *f, pp_sampling_kinds *kinds, const pp_sam
         return pp_error_set(err, PP_ERR_NOT_FOUND,
                             "samples and kernels go together at no lag (%.2f at best)",
                             chosen->value);
-    if (use_stamps(f, kinds, clock, chosen, ret, err) < 0)
+    if (use_stamps(f, kinds, clock, chosen, &stamps, ret, err) < 0)
         return -1;
     ret->lag += (double)clock->error;
     if (ret->stamped && clock->error == 0)

@@ -762,14 +762,17 @@ static int64_t shifted(const pp_sampling_line *line, int64_t t)
     return t - (int64_t)(line->lag + line->drift * (double)(t - line->middle));
 }
 
-/* ns: by how much this capture's lag may be off from those that values are known by: what all are
- * off by alike is none of it, but where one goes by stamps and the others do not. */
+/* ns: by how much this capture's lag may be off from those that values are known by. What all are
+ * off by alike is none of it, but where one goes by stamps and the others do not; and where less is
+ * known of one than of the others, that. */
 static double lag_differs_by(const summing *s, const pp_sampling_line *line)
 {
-    return s->known && s->known->stamped != line->stamped
-               ? sqrt(line->stderr_ns * line->stderr_ns + line->common_ns * line->common_ns +
-                      s->known->lag_common * s->known->lag_common)
-               : line->stderr_ns;
+    if (!s->known)
+        return line->stderr_ns;
+    const double mine = line->common_ns * line->common_ns;
+    const double theirs = s->known->lag_common * s->known->lag_common;
+    const double apart = s->known->stamped != line->stamped ? mine + theirs : fabs(mine - theirs);
+    return sqrt(line->stderr_ns * line->stderr_ns + apart);
 }
 
 static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)

@@ -79,7 +79,7 @@ static void running_out(sim_config *c)
 /* The clock is nobody's that is known, and drifts. */
 static void by_data(sim_config *c)
 {
-    c->drift = 5e-6, c->stamped = 0;
+    c->drift = 5e-6, c->stamped = c->rate = 0;
 }
 static void by_data_running_out(sim_config *c)
 {
@@ -228,7 +228,8 @@ int main(int argc, char **argv)
             continue;
         for (long run = 0; run < runs; run++) {
             sim_config c = sim_usual((uint64_t)(seed + run + 1000 * (long)i));
-            c.kernels = 200, c.length = 30, c.capture = 0.25, c.drift = 0, c.stamped = 1,
+            c.kernels = 200, c.length = 30, c.capture = 0.25, c.drift = 0;
+            c.stamped = 0.3, c.rate = 2e-6; /* as on H200s */
             c.captures = conditions[i].captures ? conditions[i].captures : 6;
             if (conditions[i].set)
                 conditions[i].set(&c);

@@ -249,10 +249,16 @@ static double ticks(const sim_config *c, double us)
     return c->rate == 0 ? us * 1000 : 32 * round(us * 1000 / 32);
 }
 
+/* A time on the kernels' clock, ns. */
+static int64_t on_kernels_clock(const model *m, const sim_config *c, double us)
+{
+    const double ns = ticks(c, us);
+    return (int64_t)llround(ns + c->rate * (ns - 1000 * m->begun));
+}
+
 static int64_t stamp(model *m, const sim_config *c, double us)
 {
-    const double ns = ticks(c, us + c->stamps * sim_normal(&m->rng));
-    return (int64_t)llround(ns + c->rate * (ns - 1000 * m->begun));
+    return on_kernels_clock(m, c, us + c->stamps * sim_normal(&m->rng));
 }
 
 static void tell_one(model *m, const sim_config *c, pp_sampling *f, const ran *r)
@@ -272,9 +278,9 @@ static void tell_one(model *m, const sim_config *c, pp_sampling *f, const ran *r
 }
 
 /* Of a copy engine's: no metric of the SMs sees it. */
-static void tell_copy(const model *m, pp_sampling *f, const ran *r)
+static void tell_copy(const model *m, const sim_config *c, pp_sampling *f, const ran *r)
 {
-    const int64_t start = (int64_t)(1000 * (r->start + r->length / 2));
+    const int64_t start = on_kernels_clock(m, c, r->start + r->length / 2);
     const pp_sampling_kernel k = {
         .start = start, .end = start + 300000, .step = m->step, .work = PP_SAMPLING_COPY_ACROSS};
     if (pp_sampling_add_kernel(f, &k, NULL) < 0)
@@ -287,7 +293,7 @@ static void tell_kernels(sim *s, pp_sampling *f, windows *w)
     for (int i = 0; i < m->n_ran; i++) {
         tell_one(m, &s->config, f, &m->ran[i]);
         if (s->config.engine && i % s->config.engine == 0)
-            tell_copy(m, f, &m->ran[i]);
+            tell_copy(m, &s->config, f, &m->ran[i]);
         add_to_windows(w, s, &m->ran[i]);
     }
 }
