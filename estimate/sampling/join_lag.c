@@ -32,7 +32,7 @@ enum {
 #define MOST_CHANCE 0.005 /* ... at most */
 #define UNSURE 1000.0     /* ns: the lag's standard error where there are too few pieces to tell */
 #define RUNS_OUT 0.03     /* of kernels' length: by so much the data's lag was too small on H200s */
-#define DRIFTS 2e-6       /* from what ticks say: a clock of its own does by 3e-6 and more, by ... */
+#define DRIFTS 2e-6       /* from the ticks' drift: as a clock that nothing sets does, by ... */
 #define DRIFTS_SURELY 4.0 /* ... so many of the drift's standard errors, of ... */
 #define DRIFTS_PIECES 8   /* ... so many pieces */
 #define MOST_DRIFT 12e-6  /* of the stamps': 8e-6 was seen */
