@@ -231,7 +231,7 @@ def test_a_gpu_of_no_module(probe):
 def test_kernels_of_another_thread(probe):
     """They are in no layer that is open meanwhile, where threads are known."""
     told, batches = trained(probe, "beside")
-    assert len(numbers(batches)) >= 3
+    assert len(numbers(batches)) >= 3, seen(probe, told, batches)
 
 
 def test_two_gpus_without_kernels(probe):

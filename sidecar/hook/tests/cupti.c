@@ -307,7 +307,7 @@ TEST(void, pp_cupti_launch, (const char *name, int64_t duration, int how))
     void *user = client.user;
     (void)pthread_mutex_unlock(&lock);
     if (dear)
-        (void)nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     for (uint32_t site = 0; subscriber && site < 2; site++) {
         leaving = site == 1;
         subscriber(user, 1, 0, &site);
