@@ -205,8 +205,8 @@ def _neox(device, small, batch):
                  torch.optim.AdamW(model.parameters(), lr=1e-5))
 
 
-class Masked(nn.Module):
-    """A model of transformers that gives logits for each position."""
+class Logits(nn.Module):
+    """What a model of transformers gives as logits."""
 
     def __init__(self, model):
         super().__init__()
@@ -220,7 +220,7 @@ def _deberta(device, small, batch):
     from transformers import DebertaV2Config, DebertaV2ForTokenClassification
     words, batch, length = (512, batch or 2, 16) if small else (32000, batch or 16, 512)
     wide, layers = (64, 1) if small else (768, 4)
-    model = Masked(DebertaV2ForTokenClassification(DebertaV2Config(
+    model = Logits(DebertaV2ForTokenClassification(DebertaV2Config(
         vocab_size=words, hidden_size=wide, num_hidden_layers=layers, num_attention_heads=wide // 16 if small else 12,
         intermediate_size=4 * wide, relative_attention=True, position_buckets=64, pos_att_type=["p2c", "c2p"], num_labels=16))).to(device)
     batches = [((torch.randint(words, (batch, length), device=device),), torch.randint(16, (batch, length), device=device))
@@ -234,7 +234,7 @@ def _wav2vec(device, small, batch):
     from transformers import Wav2Vec2Config, Wav2Vec2ForSequenceClassification
     batch, length = (batch or 2, 4000) if small else (batch or 16, 64000)
     wide, layers = (48, 1) if small else (768, 4)
-    model = Masked(Wav2Vec2ForSequenceClassification(Wav2Vec2Config(
+    model = Logits(Wav2Vec2ForSequenceClassification(Wav2Vec2Config(
         hidden_size=wide, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=4 * wide, num_labels=16,
         mask_time_prob=0.0, layerdrop=0.0))).to(device)
     batches = [((torch.randn(batch, length, device=device),), torch.randint(16, (batch,), device=device)) for _ in range(BATCHES)]

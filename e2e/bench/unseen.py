@@ -3,7 +3,7 @@ when all else is done. Each is of its own library, as its users write it, or of 
 import torch
 from torch import nn
 
-from architectures import classifier
+from architectures import Logits, classifier
 from libraries import autocast, texts
 from training import BATCHES, Training
 
@@ -45,41 +45,23 @@ def _nfnet(device, small, batch):
     return classifier(timm.create_model("nfnet_l0"), device, batch or (2 if small else 48), 224, small=small)
 
 
-class Separation(nn.Module):
-    def __init__(self, small):
-        super().__init__()
-        import torchaudio
-        sizes = {"enc_num_feats": 32, "msk_num_feats": 16, "msk_num_hidden_feats": 32, "msk_num_layers": 2, "msk_num_stacks": 1}
-        self.net = torchaudio.models.ConvTasNet(num_sources=2, **(sizes if small else {}))
-
-    def forward(self, mixed):
-        return self.net(mixed)
-
-
 def _tasnet(device, small, batch):
+    import torchaudio
     batch, length = (batch or 2, 800) if small else (batch or 8, 32000)
-    model = Separation(small).to(device)
+    sizes = {"enc_num_feats": 32, "msk_num_feats": 16, "msk_num_hidden_feats": 32, "msk_num_layers": 2, "msk_num_stacks": 1}
+    model = torchaudio.models.ConvTasNet(num_sources=2, **(sizes if small else {})).to(device)
     batches = [((torch.randn(batch, 1, length, device=device),), torch.randn(batch, 2, length, device=device)) for _ in range(BATCHES)]
     return Training(model, torch.optim.Adam(model.parameters(), lr=1e-3), nn.MSELoss(), batches)
 
 
 # ---- transformers ----
 
-class Segmenter(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, given):
-        return self.model(given).logits
-
-
 def _segformer(device, small, batch):
     from transformers import SegformerConfig, SegformerForSemanticSegmentation
     batch, size = (batch or 2, 64) if small else (batch or 8, 512)
     sizes = {"hidden_sizes": [16, 32, 40, 64], "depths": [1, 1, 1, 1], "decoder_hidden_size": 32} if small else \
         {"hidden_sizes": [64, 128, 320, 512], "depths": [3, 4, 6, 3], "decoder_hidden_size": 768}
-    model = Segmenter(SegformerForSemanticSegmentation(SegformerConfig(**sizes, num_labels=21))).to(device)
+    model = Logits(SegformerForSemanticSegmentation(SegformerConfig(**sizes, num_labels=21))).to(device)
     batches = [((torch.randn(batch, 3, size, size, device=device),), torch.randint(21, (batch, size // 4, size // 4), device=device))
                for _ in range(BATCHES)]
     return Training(model, torch.optim.AdamW(model.parameters(), lr=6e-5), nn.CrossEntropyLoss(), batches, autocast(device))

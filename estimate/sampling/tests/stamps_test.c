@@ -129,33 +129,30 @@ static void test_other_times_tell_nothing(void **state)
 {
     (void)state;
     double drift, error;
-    static const struct {
-        int64_t tick, odd_tick;
-        size_t n_kernels, n_samples;
-        double kernels, samples, blurred;
-    } others[] = {
-        {31, 0, KERNELS, SAMPLES, 1e-6, 0, 0},
-        {1, 0, KERNELS, SAMPLES, 1e-6, 0, 0},
-        {TICK, 1, KERNELS, SAMPLES, 1e-6, 0, 0}, /* the samples' alone, each as long */
-        {TICK, 100, KERNELS, SAMPLES, 1e-6, 0, 0},
-        {TICK, 0, 100, SAMPLES, 1e-6, 0, 0}, /* too few */
-        {TICK, 0, KERNELS, 100, 1e-6, 0, 0},
-        {TICK, 0, KERNELS, 0, 1e-6, 0, 0},
-        {TICK, 0, 250, SAMPLES, 1e-6, 0, 0}, /* in too short a time */
-        {TICK, 0, KERNELS, SAMPLES, 25e-6, 0, 0},
-        {TICK, 0, KERNELS, SAMPLES, 0, -25e-6, 0},
-        {TICK, 0, KERNELS, SAMPLES, 60e-6, 0, 0},
-        {TICK, 0, KERNELS, SAMPLES, 0, 0, 4},
+    static const told others[] = {
+        {.kernels = 1e-6, .tick = 31, .n_kernels = KERNELS, .n_samples = SAMPLES},
+        {.kernels = 1e-6, .tick = 1, .n_kernels = KERNELS, .n_samples = SAMPLES},
+        /* the samples' alone, each as long */
+        {.kernels = 1e-6, .tick = TICK, .odd_tick = 1, .n_kernels = KERNELS, .n_samples = SAMPLES},
+        {.kernels = 1e-6,
+         .tick = TICK,
+         .odd_tick = 100,
+         .n_kernels = KERNELS,
+         .n_samples = SAMPLES},
+        /* too few, and in too short a time */
+        {.kernels = 1e-6, .tick = TICK, .n_kernels = 100, .n_samples = SAMPLES},
+        {.kernels = 1e-6, .tick = TICK, .n_kernels = KERNELS, .n_samples = 100},
+        {.kernels = 1e-6, .tick = TICK, .n_kernels = KERNELS},
+        {.kernels = 1e-6, .tick = TICK, .n_kernels = 250, .n_samples = SAMPLES},
+        /* too fast and too slow */
+        {.tick = TICK, .kernels = 25e-6, .n_kernels = KERNELS, .n_samples = SAMPLES},
+        {.tick = TICK, .samples = -25e-6, .n_kernels = KERNELS, .n_samples = SAMPLES},
+        {.tick = TICK, .kernels = 60e-6, .n_kernels = KERNELS, .n_samples = SAMPLES},
+        {.tick = TICK, .blurred = 4, .n_kernels = KERNELS, .n_samples = SAMPLES},
     };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        told t = usual;
-        t.tick = others[i].tick, t.odd_tick = others[i].odd_tick;
-        t.n_kernels = others[i].n_kernels, t.n_samples = others[i].n_samples;
-        t.kernels = others[i].kernels, t.samples = others[i].samples;
-        t.blurred = others[i].blurred;
-        if (drift_of(&t, &drift, &error))
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (drift_of(&others[i], &drift, &error))
             fail_msg("case %zu: %g", i, drift);
-    }
 }
 
 static void check_line(const told *t, double since_s, double drift, double error)
