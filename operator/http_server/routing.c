@@ -153,6 +153,9 @@ static int begin_request(struct lws *wsi, http_port port)
 {
     if (http_exchange_of(wsi))
         return -1; /* a request behind an unanswered one */
+    /* From here each stage has its own limit (http_exchange_enter); libwebsockets' would end the
+     * connection amid a query, or an answer that is read slowly. */
+    lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
     exchange *ex = http_exchange_new(wsi, port);
     if (!ex)
         return -1;

@@ -8,7 +8,6 @@
 
 enum {
     HEADERS_AT_ONCE = 512,  /* requests whose headers are in memory */
-    HANDSHAKE_SECONDS = 10, /* for TLS, headers, gaps in a body */
     KEEPALIVE_SECONDS = 90, /* an idle connection is kept for its client, as Go's clients expect */
     STOP_TURN_MS = 20,
     LINES_A_MINUTE = 10, /* of libwebsockets' errors in the log */
@@ -140,6 +139,12 @@ static void fill_defaults(pp_http_options *o)
     o->hangup_after = o->hangup_after ? o->hangup_after : 45;
 }
 
+/** libwebsockets' own limit, for TLS and headers, where visitors.h has not ended the connection. */
+static int handshake_seconds(const pp_http_options *o)
+{
+    return (int)((o->request_timeout + SECOND - 1) / SECOND);
+}
+
 static int create_context(pp_http_server *server, pp_error *err)
 {
     void *loops[] = {server->options.loop};
@@ -151,7 +156,7 @@ static int create_context(pp_http_server *server, pp_error *err)
         .max_http_header_data = HEADER_BYTES,
         .max_http_header_pool = HEADERS_AT_ONCE,
         .pt_serv_buf_size = 2 * WRITE_PIECE,
-        .timeout_secs = HANDSHAKE_SECONDS,
+        .timeout_secs = (unsigned)handshake_seconds(&server->options),
     };
     lws_set_log_level(LLL_ERR | LLL_WARN, log_line);
     server->context = lws_create_context(&info);
@@ -172,7 +177,7 @@ static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, 
         .iface = address,
         .protocols = protocols,
         .keepalive_timeout = KEEPALIVE_SECONDS,
-        .timeout_secs = HANDSHAKE_SECONDS,
+        .timeout_secs = (unsigned)handshake_seconds(&server->options),
         .retry_and_idle_policy = &server->retry,
         /* Each vhost makes a context for clients too, and loads the system's authorities for it. */
         .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND | LWS_SERVER_OPTION_VALIDATE_UTF8 |

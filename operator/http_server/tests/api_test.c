@@ -31,6 +31,13 @@ static int start_hasty(void **state)
     return start_with(state, (pp_http_options){.api_timeout = 50 * MS});
 }
 
+/** Where a query may take longer than a request. */
+static int start_patient(void **state)
+{
+    return start_with(
+        state, (pp_http_options){.request_timeout = 1000 * MS, .api_timeout = 4 * 1000 * MS});
+}
+
 /** Where a refused token is never forgotten. */
 static int start_wary(void **state)
 {
@@ -129,6 +136,22 @@ static void test_an_answer_that_is_late(void **state)
     assert_int_equal(f->given_up, 1);
     response_free(&r);
     expect(&c, "/api/now", "", 200, NULL); /* the connection goes on */
+    client_close(&c);
+}
+
+/* The time for a request does not end its answer: neither while it is made nor while it is read. */
+static void test_an_answer_that_takes_long(void **state)
+{
+    fixture *f = *state;
+    client c = open_from(f, "127.0.0.1");
+    client slow = open_from(f, "127.0.0.1");
+    send_get(&slow, "/api/big");
+    expect(&c, "/api/mute", TOKEN, 503, NULL);
+    response r = client_response(&slow);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(r.len, 5000000);
+    response_free(&r);
+    client_close(&slow);
     client_close(&c);
 }
 
@@ -294,6 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_reaches_the_handler, start, stop),
         cmocka_unit_test_setup_teardown(test_what_does_not_reach_it, start, stop),
         cmocka_unit_test_setup_teardown(test_an_answer_that_is_late, start_hasty, stop),
+        cmocka_unit_test_setup_teardown(test_an_answer_that_takes_long, start_patient, stop),
         cmocka_unit_test_setup_teardown(test_a_reader_that_leaves, start, stop),
         cmocka_unit_test_setup_teardown(test_a_stop, start, stop),
         cmocka_unit_test_setup_teardown(test_places, start, stop),

@@ -37,7 +37,7 @@ def fuzz(served, document, folder, config, checks, *options):
     done = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "run", str(folder / "api.json"), "-u", url, "--tls-verify", "false",
          "-H", "Authorization: Bearer all", "--checks", checks, "--seed", SEED, "-n", examples, "--continue-on-failure",
-         "--no-color", "--suppress-health-check", "all", "--no-shrink", *options],
+         "--no-color", "--suppress-health-check", "all", "--no-shrink", "--request-timeout", "60", *options],
         env={**os.environ, "PYTHONPATH": f"{needed('PP_FUZZER')}:{HERE}", "SCHEMATHESIS_HOOKS": "hooks", "PYTHONWARNINGS": "ignore"},
         cwd=folder, text=True, capture_output=True, check=False, timeout=3600)
     said = re.sub(r"(.)\1{60,}", r"\1...\1", done.stdout + done.stderr)
