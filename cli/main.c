@@ -273,8 +273,7 @@ static int completion(int argc, char **argv)
 /* By the name that kubectl looks for its plugins under. */
 static bool is_called(const char *program, const char *name)
 {
-    const char *slash = strrchr(program, '/');
-    return strcmp(slash ? slash + 1 : program, name) == 0;
+    return strcmp(pp_text_file_name(program), name) == 0;
 }
 
 /* kubectl asks this for what may follow, and takes a directive behind it: no files (4). */

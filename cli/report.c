@@ -17,6 +17,7 @@
 #include "cli/terminal/names.h"
 #include "cli/terminal/progress.h"
 #include "common/cleanup.h"
+#include "common/text.h"
 
 #include <argp.h>
 #include <limits.h>
@@ -197,10 +198,9 @@ static void trainings_done(trainings *t)
 /* Batches belong to the results that are called results.json. */
 static int add_errors(const char *path, int depth, opened *o, pp_error *err)
 {
-    const char *slash = strrchr(path, '/');
     struct stat s;
     if (stat(path, &s) == 0 && !S_ISDIR(s.st_mode) &&
-        strcmp(slash ? slash + 1 : path, "results.json") != 0)
+        strcmp(pp_text_file_name(path), "results.json") != 0)
         return 0;
     return pp_recorded_times(o->folder, depth, o->results, err);
 }

@@ -50,3 +50,9 @@ void pp_text_tame(char *text)
     }
     *to = '\0';
 }
+
+const char *pp_text_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

@@ -1,5 +1,5 @@
-/* Texts that somebody else chose, on their way to people: names of layers, what a pod says of
- * itself. */
+/* Texts that somebody else chose: names of layers, on their way to people, what a pod says of
+ * itself, paths. */
 #ifndef PP_COMMON_TEXT_H
 #define PP_COMMON_TEXT_H
 
@@ -12,5 +12,8 @@ bool pp_text_is_control(const char *text);
 
 /** Each control character becomes a '?', in place; a character whose end was cut off goes. */
 void pp_text_tame(char *text);
+
+/** What is behind a path's last '/': the file's name; a part of `path`. */
+const char *pp_text_file_name(const char *path);
 
 #endif

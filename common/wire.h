@@ -21,6 +21,10 @@
 #define PP_WIRE_PATH "/v1/ingest"
 #define PP_WIRE_SUBPROTOCOL "precisionprobe.v1"
 #define PP_WIRE_AUDIENCE "precisionprobe"
+/* Of the operator's URL: libwebsockets, which agents connect by, has 128 bytes for a line of the
+ * request with the host in it ("Origin: https://HOST"). */
+#define PP_WIRE_MAX_HOST 108
+#define PP_WIRE_MAX_ENDPOINT 511
 
 enum {
     PP_WIRE_MAX_MESSAGE = 1 << 20, /**< bytes of one message */

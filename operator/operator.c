@@ -221,6 +221,23 @@ static void set_identity(pp_operator *op)
     (void)snprintf(op->identity, sizeof op->identity, "%s_%08x", host, digits);
 }
 
+/* What agents would refuse. */
+static int check_endpoint(const pp_operator *op, pp_error *err)
+{
+    static const char scheme[] = "wss://";
+    const char *option =
+        *op->config->ingest.endpoint ? "ingest.endpoint" : "webhook.serviceNamespace";
+    if (strncmp(op->endpoint, scheme, sizeof scheme - 1) != 0)
+        return pp_error_field(err, option, "must be wss://host[:port]/path");
+    if (strlen(op->endpoint) > PP_WIRE_MAX_ENDPOINT ||
+        strcspn(op->endpoint + sizeof scheme - 1, ":/") > PP_WIRE_MAX_HOST)
+        return pp_error_field(err, option,
+                              "makes the URL for agents too long (%s): it may have %d bytes, its "
+                              "host %d",
+                              op->endpoint, PP_WIRE_MAX_ENDPOINT, PP_WIRE_MAX_HOST);
+    return 0;
+}
+
 static int set_endpoint(pp_operator *op, pp_error *err)
 {
     const pp_config *config = op->config;
@@ -228,7 +245,7 @@ static int set_endpoint(pp_operator *op, pp_error *err)
     int rc = *config->ingest.endpoint ? asprintf(&op->endpoint, "%s", config->ingest.endpoint)
                                       : asprintf(&op->endpoint, "wss://%s.%s.svc%s",
                                                  config->webhook.service_name, ns, PP_WIRE_PATH);
-    return rc < 0 ? pp_error_nomem(err) : 0;
+    return rc < 0 ? pp_error_nomem(err) : check_endpoint(op, err);
 }
 
 static int connect_edges(pp_operator *op, pp_error *err)

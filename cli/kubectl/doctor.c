@@ -432,10 +432,9 @@ json_t *pp_doctor_findings(const json_t *facts, const char *session)
     if (!d.findings || !check_server(&d))
         return d.findings;
     check_crds(&d);
-    if (check_deployment(&d)) {
+    if (check_deployment(&d))
         check_service(&d);
-        check_metrics(&d);
-    }
+    check_metrics(&d); /* a replica that is not ready tells why, too */
     check_webhook(&d);
     check_rights(&d);
     check_gpus(&d);

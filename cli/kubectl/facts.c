@@ -29,6 +29,36 @@ static int note_unknown(const gathering *g, const char *fact, pp_kubectl_answer 
                : pp_error_nomem(err);
 }
 
+static void forget(json_t *of, const char *const *keys)
+{
+    for (size_t i = 0; keys[i]; i++)
+        (void)json_object_del(of, keys[i]);
+}
+
+/* What may hold secrets, and nothing is concluded from: what containers are given, notes of those
+ * who manage objects (kubectl's are the whole object), the path that only API servers know. */
+static void forget_secrets(json_t *value)
+{
+    static const char *const of_containers[] = {"env",  "envFrom",   "command",
+                                                "args", "lifecycle", NULL};
+    static const char *const of_metadata[] = {"annotations", "managedFields", NULL};
+    static const char *const of_clients[] = {"service", "url", NULL};
+    const char *key;
+    json_t *member, *container;
+    size_t i;
+    json_array_foreach(value, i, member) forget_secrets(member);
+    json_object_foreach(value, key, member)
+    {
+        if (strcmp(key, "metadata") == 0)
+            forget(member, of_metadata);
+        else if (strcmp(key, "clientConfig") == 0)
+            forget(member, of_clients);
+        else if (strcasestr(key, "containers"))
+            json_array_foreach(member, i, container) forget(container, of_containers);
+        forget_secrets(member);
+    }
+}
+
 static int ask(const gathering *g, const char *fact, const char *const *arguments, pp_error *err)
 {
     pp_kubectl_answer answer;
@@ -36,6 +66,7 @@ static int ask(const gathering *g, const char *fact, const char *const *argument
         return -1;
     json_t *told = answer.status == 0 ? pp_json_parse(answer.out, strlen(answer.out), NULL) : NULL;
     int rc = 0;
+    forget_secrets(told);
     if (told)
         rc = json_object_set_new(g->facts, fact, told) == 0 ? 0 : pp_error_nomem(err);
     else if (answer.status == 0 && !*answer.out) /* --ignore-not-found */

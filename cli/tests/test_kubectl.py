@@ -284,6 +284,26 @@ def test_what_doctor_asks(tmp_path):
                                                 ) < datetime.timedelta(seconds=60)
 
 
+def test_what_is_saved_holds_no_secrets(tmp_path):
+    container = {"name": "train", "env": [{"name": "KEY", "value": "hidden"}], "command": ["sh"], "args": ["--key=hidden"]}
+    pod = {"metadata": {"name": "p", "annotations": {"applied": "hidden"}, "labels": {"env": "kept"}},
+           "spec": {"containers": [container], "initContainers": [container]}}
+    hook = {"webhooks": [{"clientConfig": {"caBundle": "kept", "service": {"path": "/hidden/pods"}}}]}
+    fake = Faked(tmp_path, ("get --raw /version", [(0, "{}", "")]), ("get pods -n local", [(0, json.dumps(of(pod)), "")]),
+                 ("get deployments", [(0, json.dumps(of({"spec": {"template": pod}})), "")]),
+                 ("get mutatingwebhookconfigurations", [(0, json.dumps(of(hook)), "")]))
+    fake.run("doctor", f"--save={tmp_path / 'saved.json'}")
+    saved = (tmp_path / "saved.json").read_text()
+    assert "hidden" not in saved and saved.count("kept") == 3 and saved.count('"train"') == 4
+
+
+def test_a_replica_that_is_not_ready_tells_why(tmp_path):
+    changes = {"deployments": of({"status": {}}), "operatorPods": of(waiting("CrashLoopBackOff", "back-off")),
+               "metrics": {"precisionprobe-x": METRICS.replace("precisionprobe_idle 0", "precisionprobe_idle 1")}}
+    _, found, _ = doctor(tmp_path, broken(**changes))
+    assert {"OperatorNotReady", "AnotherInstallation"} <= {what for what, *_ in found}
+
+
 CREATED = ("create -f -", [(0, json.dumps({"metadata": {"name": "dlrm"}}), "")])
 PODS = ("get pods", [(0, json.dumps(of()), "")])
 GET_SESSION = "get profilesessions.precisionprobe.io dlrm"

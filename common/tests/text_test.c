@@ -38,11 +38,20 @@ static void what_was_cut_off_goes(void **state)
     tamed("a\xf0\x9f\x99 b", "a b");
 }
 
+static void a_files_name_is_behind_the_last_slash(void **state)
+{
+    (void)state;
+    assert_string_equal(pp_text_file_name("/a/b/c"), "c");
+    assert_string_equal(pp_text_file_name("c"), "c");
+    assert_string_equal(pp_text_file_name("a/"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_terminal_obeys_goes),
         cmocka_unit_test(what_was_cut_off_goes),
+        cmocka_unit_test(a_files_name_is_behind_the_last_slash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The pods that are left as they are, and why. */
 #include "controller/injection/inject_refuse.h"
 #include "common/cleanup.h"
+#include "common/text.h"
 #include "controller/injection/inject_resources.h"
 
 #include <stdarg.h>
@@ -193,8 +194,7 @@ static bool refused_env(pp_inject_turn *turn, const json_t *container)
 
 static bool is_python(const char *program)
 {
-    const char *base = strrchr(program, '/');
-    return strncmp(base ? base + 1 : program, "python", 6) == 0;
+    return strncmp(pp_text_file_name(program), "python", 6) == 0;
 }
 
 /* -I, -E and -S make Python ignore PYTHONPATH or sitecustomize. NULL: none of them in this word;

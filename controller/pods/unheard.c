@@ -1,6 +1,7 @@
 #include "controller/pods/unheard.h"
 
 #include "common/json.h"
+#include "common/text.h"
 #include "common/time.h"
 #include "controller/injection/inject.h"
 
@@ -47,11 +48,8 @@ static void take_program(const json_t *pod, pp_unheard_pod *ret)
         pp_json_named(pp_json_get(pod, "spec", "containers", NULL), ret->container);
     const char *program =
         json_string_value(json_array_get(json_object_get(container, "command"), 0));
-    const char *slash = program ? strrchr(program, '/') : NULL;
     (void)snprintf(ret->program, sizeof ret->program, "%s",
-                   slash     ? slash + 1
-                   : program ? program
-                             : "");
+                   program ? pp_text_file_name(program) : "");
 }
 
 static void take_trainer(const json_t *pod, pp_unheard_pod *ret)

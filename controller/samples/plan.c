@@ -64,8 +64,8 @@ pp_plan *pp_plan_new(const pp_metric_source *source, const pp_plan_options *opt)
     set_default(&o->interval_ns, 5 * SECOND);
     set_default(&o->scrape_ns, SECOND);
     set_default(&o->lead_ns, 15 * SECOND);
-    set_default(&o->lag_ns, 60 * SECOND);
-    set_default(&o->settle_ns, 15 * SECOND);
+    set_default(&o->lag_ns, PP_PLAN_LAG);
+    set_default(&o->settle_ns, PP_PLAN_SETTLE);
     set_default(&o->backoff_max_ns, 60 * SECOND);
     set_default(&o->range_max_ns, 900 * SECOND);
     set_default(&o->samples_max, 40000);

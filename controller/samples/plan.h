@@ -21,7 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PP_PLAN_MAX_GPUS 4096     /* of one plan */
+#define PP_PLAN_MAX_GPUS 4096 /* of one plan */
+#define PP_PLAN_LAG (60 * INT64_C(1000000000))
+#define PP_PLAN_SETTLE (15 * INT64_C(1000000000))
 #define PP_PLAN_MAX_QUERIES 8     /* of one call of pp_plan_next */
 #define PP_PLAN_MAX_QUERY_GPUS 64 /* of one query */
 #define PP_PLAN_MAX_UUID 128      /* bytes of a GPU's UUID */
@@ -32,8 +34,10 @@ typedef struct pp_plan_options {
     int64_t interval_ns;    /**< between questions about running work; default 5 s */
     int64_t scrape_ns;      /**< hint: the scrape interval, bounds a query's size; default 1 s */
     int64_t lead_ns;        /**< samples before the observed time that are wanted; default 15 s */
-    int64_t lag_ns;         /**< samples after it that are wanted (lag, scrape); default 60 s */
-    int64_t settle_ns;      /**< until a sample is visible at the latest; default 15 s */
+    int64_t lag_ns;         /**< samples after it that are wanted (lag, scrape); default
+                                 PP_PLAN_LAG */
+    int64_t settle_ns;      /**< until a sample is visible at the latest; default
+                                 PP_PLAN_SETTLE */
     int64_t wait_ns;        /**< without an answer, once all should be there, then it is asked for
                                  the last time; needed */
     int64_t backoff_max_ns; /**< after failures; default 60 s */

@@ -21,8 +21,7 @@ import statements
 HERE = pathlib.Path(__file__).resolve().parent
 PAPER = {"dlrm": ("514M", "65.26 %", "24.87 GB"), "resnext": ("460M", "94.92 %", "21.12 GB"), "gpt2": ("461M", "85.8 %", "18.08 GB")}
 SMALL = {"dlrm": 64, "resnext": 2, "gpt2": 2}
-WARM = 30  # s, before a session begins: what Adam does of DLRM changes for 20 s (docs/study.md)
-PACED = 10  # s of a training without the probe, which tell how many steps that is
+PACED = 10  # s of a training without the probe, which tell how many steps the time to warm up is
 WORDS = {True: "yes", False: "no", None: "not known"}
 
 
@@ -35,9 +34,9 @@ def training(*arguments):
     return [*python, str(HERE / "trainings.py"), *map(str, arguments)]
 
 
-def warm_steps(name, batch):
-    told = subprocess.run(training(name, "--batch", batch, "--seconds", PACED), check=True, stdout=subprocess.PIPE, text=True)
-    return round(int(told.stdout.split()[0]) / PACED * WARM)
+def warm_steps(seconds, *arguments):
+    told = subprocess.run(training(*arguments, "--seconds", PACED), check=True, stdout=subprocess.PIPE, text=True)
+    return round(int(told.stdout.split()[0]) / PACED * seconds)
 
 
 def profile(name, args):
@@ -50,9 +49,9 @@ def profile(name, args):
     else:
         found = subprocess.run(training(name, "--fit", args.gib), check=True, stdout=subprocess.PIPE, text=True)
         batch = int(found.stdout.split()[-1])
-    small = ["--small"] if args.small else []
-    warm = 0 if args.small else warm_steps(name, batch)
-    command = training(name, "--batch", batch, "--seconds", args.seconds + 20 + (WARM if warm else 0), *small)
+    which = (name, "--batch", batch, *(["--small"] if args.small else []))
+    warm = warm_steps(args.warm, *which)
+    command = training(*which, "--seconds", args.seconds + args.warm + 20)
     print(f"{name}: batch {batch}", flush=True)
     asked = (f"--duration={args.seconds:.0f}s", f"--steps-skip={warm}", "--output", str(folder))
     subprocess.run(cli("run", "--quiet", *asked, "--", *command),
@@ -95,6 +94,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("study"))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each session (60)")
+    parser.add_argument("--warm", type=float, default=30.0, help="s before each session begins (30): what Adam does of DLRM changes for 20 s")
     parser.add_argument("--gib", type=float, default=18.0, help="that a step may take of the GPU (18)")
     parser.add_argument("--small", action="store_true", help="small models on the CPU")
     parser.add_argument("--only", choices=sorted(PAPER), action="append", help="one of them (any number)")

@@ -33,20 +33,22 @@ pp_runtime *pp_runtime_of_key(const pp_operator *op, const char *key)
  * How long after the last step samples are still wanted: until the window that holds its end was
  * published and scraped. Where the intervals are not configured the plan's own defaults hold.
  */
-static void set_plan_options(const pp_operator *op, const pp_session *session, pp_plan_options *ret)
+void pp_runtime_plan_options(const pp_config *config, unsigned metrics, pp_plan_options *ret)
 {
     static const int64_t margin = INT64_C(2000000000);
-    int64_t window = op->config->prometheus.collection_interval;
-    int64_t scrape = op->config->prometheus.scrape_interval;
-    int64_t lag = op->config->prometheus.max_lag ? op->config->prometheus.max_lag
-                                                 : pp_regression_max_lag(window);
-    *ret = (pp_plan_options){.metrics = session->metrics,
-                             .scrape_ns = scrape,
-                             .wait_ns = op->config->prometheus.max_wait};
-    if (window && scrape) {
-        ret->lag_ns = window + lag + scrape + margin;
-        ret->settle_ns = scrape + margin;
-    }
+    const int64_t window = config->prometheus.collection_interval;
+    const int64_t scrape = config->prometheus.scrape_interval;
+    const int64_t lag =
+        config->prometheus.max_lag ? config->prometheus.max_lag : pp_regression_max_lag(window);
+    const int64_t after = window + lag + scrape + margin, visible = scrape + margin;
+    const bool known = window && scrape; /* else what is not said may be as long as is usual */
+    *ret = (pp_plan_options){
+        .metrics = metrics,
+        .scrape_ns = scrape,
+        .lag_ns = known || after > PP_PLAN_LAG ? after : PP_PLAN_LAG,
+        .settle_ns = known || visible > PP_PLAN_SETTLE ? visible : PP_PLAN_SETTLE,
+        .wait_ns = config->prometheus.max_wait,
+    };
 }
 
 pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session)
@@ -56,7 +58,7 @@ pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session)
         return runtime;
     runtime = calloc(1, sizeof *runtime);
     pp_plan_options plan;
-    set_plan_options(op, session, &plan);
+    pp_runtime_plan_options(op->config, session->metrics, &plan);
     if (!runtime || !(runtime->plan = pp_plan_new(&op->source, &plan)) ||
         asprintf(&runtime->key, "%s/%s", session->namespace_, session->name) < 0) {
         if (runtime)

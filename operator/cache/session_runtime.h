@@ -7,6 +7,7 @@
 #include "controller/session/session.h"
 #include "operator/cache/owners.h"
 #include "operator/cache/refusals.h"
+#include "operator/state/config.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,6 +107,10 @@ typedef struct pp_runtime {
     UT_hash_handle hh;
     UT_hash_handle by_key;
 } pp_runtime;
+
+/** What is asked of Prometheus for a session, and until when, by the intervals that are configured;
+ * those that are not may be as long as is usual (plan.h). */
+void pp_runtime_plan_options(const pp_config *config, unsigned metrics, pp_plan_options *ret);
 
 /** The work of a session, made when there is none; NULL without memory. */
 pp_runtime *pp_runtime_get(pp_operator *op, const pp_session *session);

@@ -53,9 +53,24 @@ bool http_review_path(exchange *ex, const char *path)
            strcmp(path + 1 + n, "/sessions") == 0;
 }
 
+/** The API server says how long it waits (?timeout=); the request and the answer take part of it.
+ */
+static int64_t patience_of(const exchange *ex)
+{
+    char text[32];
+    int64_t timeout = 0;
+    pp_error err = {0};
+    const int64_t ours = ex->peer.server->options.admission_timeout;
+    const char *said = lws_get_urlarg_by_name(ex->peer.wsi, "timeout=", text, sizeof text);
+    if (!said || pp_duration_parse(said, &timeout, &err) < 0 || timeout <= 0)
+        return ours;
+    return timeout / 8 * 7 < ours ? timeout / 8 * 7 : ours;
+}
+
 void http_review_begin(exchange *ex)
 {
     pp_http_server *server = ex->peer.server;
+    ex->patience = patience_of(ex);
     if (server->client_certificate && !ex->relayed && !http_tls_client_known(ex->peer.wsi)) {
         ex->close = true;
         http_exchange_answer_text(ex, 401, "", "a client certificate is needed");
@@ -135,7 +150,7 @@ void http_review_body(exchange *ex)
     }
     (void)snprintf(ex->uid, sizeof ex->uid, "%s", r.uid);
     ex->given_up = given_up;
-    http_exchange_enter(ex, STAGE_REVIEW, server->options.admission_timeout);
+    http_exchange_enter(ex, STAGE_REVIEW, ex->patience);
     const bool pod = is_creation(&r, "Pod");
     const bool session = is_creation(&r, "ProfileSession");
     if (server->stopping || (!pod && !session) || (pod && ex->relayed)) {
@@ -148,6 +163,7 @@ void http_review_body(exchange *ex)
                                    .session = session ? r.object : NULL,
                                    .labelled = ex->labelled,
                                    .dry_run = r.dry_run,
+                                   .patience = ex->patience,
                                    .relayed = ex->relayed};
     server->handlers.review(server->handlers.context, ex->peer.id, &handed);
 }

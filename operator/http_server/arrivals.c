@@ -18,8 +18,9 @@ enum {
     MIN_CONNECTIONS = 16,
 };
 
-/** A connection that is kept for its client, as Go's clients expect. */
-#define KEPT_OPEN (90 * SECOND)
+/** A connection that is kept for its client. Go's end theirs after 90 s without a request, and do
+ * not send a POST again that meets the end of ours. */
+#define KEPT_OPEN (120 * SECOND)
 
 static int make_visitors(pp_http_server *server)
 {

@@ -64,6 +64,7 @@ struct exchange {
     peer peer;
     exchange_stage stage;
     int64_t began;    /* monotonic ns */
+    int64_t patience; /* ns in which a review has to be answered */
     int64_t deadline; /* monotonic ns, of the stage */
     http_port port;
     bool close;      /* the connection ends with the answer */
@@ -134,7 +135,9 @@ typedef struct connection {
     uint64_t charged;  /* bytes that TLS has read, as far as the pod has paid for them */
     int64_t heard;     /* monotonic ns: when something came last */
     int64_t confirmed; /* monotonic ns: when libwebsockets was last told that the peer is there */
-    bool open;         /* the handler knows of it */
+    int64_t ponged; /* monotonic ns: when the peer was last told that we are, while it is paused */
+    bool pong_due;
+    bool open; /* the handler knows of it */
     pp_buf incoming;
     int64_t finish_by; /* monotonic ns: what comes in is to be whole then; 0: nothing does */
     size_t decoding;   /* messages of it that decoder.c has */

@@ -209,6 +209,19 @@ static void confirm(connection *c, int64_t now)
     lws_validity_confirmed(c->peer.wsi);
 }
 
+/** An agent's libwebsockets, too, ends a connection on which no pong has come for so long, and the
+ * pings of one that is paused are not read: it gets pongs that answer none (RFC 6455, 5.5.3). */
+static void tell_paused(connection *c, int64_t now)
+{
+    const int64_t between = c->peer.server->options.ping_after * SECOND / 2;
+    const int64_t last = c->heard > c->ponged ? c->heard : c->ponged;
+    if (!c->open || c->close_code || !is_paused(c) || now - last < between)
+        return;
+    c->ponged = now;
+    c->pong_due = true;
+    lws_callback_on_writable(c->peer.wsi);
+}
+
 static void apply_pauses(const pod_share *pod)
 {
     connection *c;
@@ -408,11 +421,23 @@ static int hang_up(connection *c, int code, const char *reason)
     return -1;
 }
 
+static int write_pong(connection *c)
+{
+    unsigned char frame[LWS_PRE + 1];
+    c->pong_due = false;
+    if (lws_write(c->peer.wsi, frame + LWS_PRE, 0, LWS_WRITE_PONG) < 0)
+        return -1;
+    lws_callback_on_writable(c->peer.wsi);
+    return 0;
+}
+
 static int write_one(connection *c)
 {
     message *m = c->queue;
     if (c->closing)
         return 0;
+    if (c->pong_due)
+        return write_pong(c);
     if (m) {
         c->queue = m->next;
         c->queue_last = c->queue ? c->queue_last : NULL;
@@ -788,6 +813,7 @@ void http_ingest_sweep(pp_http_server *server)
         connection *c = (connection *)p;
         charge_rest(c);
         confirm(c, now);
+        tell_paused(c, now);
         see_to_the_rest(c, now);
         if (c->close_code && now >= c->close_by)
             cut(c);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum {
-    HEADERS_AT_ONCE = 512,  /* requests whose headers are in memory */
-    KEEPALIVE_SECONDS = 90, /* an idle connection is kept for its client, as Go's clients expect */
+    HEADERS_AT_ONCE = 512,   /* requests whose headers are in memory */
+    KEEPALIVE_SECONDS = 120, /* as KEPT_OPEN */
     STOP_TURN_MS = 20,
     LINES_A_MINUTE = 10, /* of libwebsockets' errors in the log */
 };

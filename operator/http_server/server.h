@@ -105,6 +105,7 @@ typedef struct pp_http_review {
     const json_t *pod;          /**< take a reference (json_incref) to keep it; NULL: a session */
     const json_t *session;      /**< a ProfileSession; NULL: a pod */
     bool labelled;              /**< the namespace asks for the hook: precisionprobe.io/inject */
+    int64_t patience;           /**< ns: an answer that takes longer is of no use */
     bool dry_run;               /**< nothing may be changed elsewhere because of this request */
     bool relayed;               /**< another replica has it, and passes it on: a session */
 } pp_http_review;

@@ -268,7 +268,8 @@ static int let_wait(pp_admission *admission, pp_http_id id, const pp_http_review
     if (!w)
         return -1;
     int64_t now = pp_time_monotonic();
-    int64_t longest = now + WAIT_NS;
+    const int64_t enough = review->patience / 7 * 6;
+    int64_t longest = now + (enough < WAIT_NS ? enough : WAIT_NS);
     w->id = id;
     w->pod = json_incref((json_t *)(uintptr_t)review->pod);
     w->labelled = review->labelled;

@@ -106,7 +106,9 @@ static const pp_config_option options[] = {
      "Port of the pod's loopback where the page and the HTTP API need no login: whoever reaches it "
      "sees all results; 0: there is none"},
     {"postgres.connectTimeout", PP_CONFIG_DURATION, AT(postgres.connect_timeout), "10s", 1, 300,
-     NULL, "How long one attempt to connect may take"},
+     NULL,
+     "How long each address of the server may take to be connected to; `connect_timeout` in the "
+     "connection string goes before it"},
     {"postgres.conninfoFile", PP_CONFIG_STRING, AT(postgres.conninfo_file),
      "/etc/precisionprobe/postgres/conninfo", 0, 0, NULL,
      "File with a libpq connection string or URI; read again at every attempt to connect"},

@@ -37,6 +37,8 @@ struct pp_connection {
     phase state;
     PGconn *conn;
     pp_conninfo_lookup *lookup;
+    pp_conninfo info; /* of the attempt: the places that are left */
+    int place;        /* of these, the one that libpq tries */
     uv_poll_t *poll;
     int poll_events;
     uv_timer_t timer; /* the next attempt; the attempt's limit; the stall watch */
@@ -248,6 +250,7 @@ static void drop(pp_connection *c)
     stop_poll(c);
     pp_conninfo_cancel(c->lookup);
     c->lookup = NULL;
+    pp_conninfo_done(&c->info);
     PQclear(c->applied);
     c->applied = NULL;
     if (c->conn)
@@ -607,9 +610,63 @@ static void on_notice(void *user, const PGresult *r)
         c->events.warned(c->events.user, text);
 }
 
+static void on_place_timeout(uv_timer_t *timer);
+
+/* libpq's own limit is for who waits in PQconnectdb. */
+static void wait_for_place(pp_connection *c)
+{
+    const int64_t own = pp_conninfo_patience(&c->info);
+    const int64_t patience = own ? own : c->options->connect_timeout_ns;
+    uv_timer_start(&c->timer, on_place_timeout, (uint64_t)(patience / 1000000), 0);
+}
+
+/* To the first of the places that are left that will have us. */
+static void connect_to_places(pp_connection *c)
+{
+    c->place = 0;
+    c->conn = PQconnectStartParams((const char *const *)c->info.keywords,
+                                   (const char *const *)c->info.values, 0);
+    if (!c->conn || PQstatus(c->conn) == CONNECTION_BAD) {
+        lose(c, "cannot connect to Postgres", c->conn ? PQerrorMessage(c->conn) : "out of memory");
+        return;
+    }
+    c->state = CONNECTING;
+    wait_for_place(c);
+    if (watch(c, UV_WRITABLE, true) < 0)
+        lose(c, "cannot watch the socket", NULL);
+}
+
+/* One is silent: libpq would wait for it until the kernel gives up. */
+static void on_place_timeout(uv_timer_t *timer)
+{
+    pp_connection *c = timer->data;
+    pp_error err = {0};
+    const int next = c->place + 1;
+    if (next >= pp_conninfo_places(&c->info)) {
+        lose(c, "cannot connect to Postgres", "no answer in time");
+    } else if (pp_conninfo_skip(&c->info, next, &err) < 0) {
+        lose(c, "cannot connect to Postgres", err.message);
+    } else {
+        stop_poll(c);
+        PQfinish(c->conn);
+        connect_to_places(c);
+    }
+}
+
+static void note_place(pp_connection *c)
+{
+    const int place = pp_conninfo_place(&c->info, c->conn);
+    if (place == c->place)
+        return;
+    c->place = place;
+    wait_for_place(c);
+}
+
 static void go_on_connecting(pp_connection *c)
 {
-    switch (PQconnectPoll(c->conn)) {
+    const PostgresPollingStatusType status = PQconnectPoll(c->conn);
+    note_place(c);
+    switch (status) {
     case PGRES_POLLING_READING:
         if (watch(c, UV_READABLE, true) < 0)
             lose(c, "cannot watch the socket", NULL);
@@ -621,6 +678,7 @@ static void go_on_connecting(pp_connection *c)
     case PGRES_POLLING_OK:
         PQsetNoticeReceiver(c->conn, on_notice, c);
         stop_poll(c);
+        pp_conninfo_done(&c->info);
         if (PQsetnonblocking(c->conn, 1) != 0) {
             lose(c, "cannot connect to Postgres", PQerrorMessage(c->conn));
             return;
@@ -702,16 +760,8 @@ static void on_resolved(void *user, pp_conninfo *info, const pp_error *error)
         lose(c, "cannot connect to Postgres", error->message);
         return;
     }
-    c->conn = PQconnectStartParams((const char *const *)info->keywords,
-                                   (const char *const *)info->values, 0);
-    pp_conninfo_done(info);
-    if (!c->conn || PQstatus(c->conn) == CONNECTION_BAD) {
-        lose(c, "cannot connect to Postgres", c->conn ? PQerrorMessage(c->conn) : "out of memory");
-        return;
-    }
-    c->state = CONNECTING;
-    if (watch(c, UV_WRITABLE, true) < 0)
-        lose(c, "cannot watch the socket", NULL);
+    c->info = *info;
+    connect_to_places(c);
 }
 
 static void on_attempt(uv_timer_t *timer)

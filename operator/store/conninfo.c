@@ -5,9 +5,9 @@
 #include "common/file.h"
 
 #include <arpa/inet.h>
-#include <libpq-fe.h>
 #include <netdb.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_HOSTS = 8, MAX_ADDRESSES = 8 };
@@ -67,6 +67,83 @@ const char *pp_conninfo_get(const pp_conninfo *info, const char *keyword)
             return info->values[i];
     }
     return NULL;
+}
+
+/* ---- places ---- */
+
+static const char *or_empty(const pp_conninfo *info, const char *keyword)
+{
+    const char *value = pp_conninfo_get(info, keyword);
+    return value ? value : "";
+}
+
+static int count(const char *list)
+{
+    int n = 1;
+    for (const char *p = list; *p; p++)
+        n += *p == ',';
+    return n;
+}
+
+/* From its `i`-th element on, in a list that has so many. */
+static const char *element(const char *list, int i)
+{
+    for (; i > 0; i--)
+        list += strcspn(list, ",") + 1;
+    return list;
+}
+
+static bool is(const char *element, const char *text)
+{
+    const size_t n = strcspn(element, ",");
+    return n == 0 || (text && strlen(text) == n && strncmp(element, text, n) == 0);
+}
+
+int pp_conninfo_places(const pp_conninfo *info)
+{
+    const char *addresses = or_empty(info, "hostaddr");
+    return count(*addresses ? addresses : or_empty(info, "host"));
+}
+
+int pp_conninfo_place(const pp_conninfo *info, const PGconn *conn)
+{
+    const char *lists[] = {or_empty(info, "host"), or_empty(info, "hostaddr"),
+                           or_empty(info, "port")};
+    const char *tried[] = {PQhost(conn), PQhostaddr(conn), PQport(conn)};
+    const int n = pp_conninfo_places(info);
+    for (int place = 0; place < n; place++) {
+        bool found = true;
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+            found &= is(count(lists[i]) == n ? element(lists[i], place) : lists[i], tried[i]);
+        if (found)
+            return place;
+    }
+    return 0;
+}
+
+int pp_conninfo_skip(pp_conninfo *info, int n, pp_error *err)
+{
+    static const char *const keywords[] = {"host", "hostaddr", "port"};
+    const int all = pp_conninfo_places(info);
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
+        const char *list = or_empty(info, keywords[i]);
+        if (count(list) != all) /* nothing, or a port of all */
+            continue;
+        PP_CLEANUP_FREE char *rest = strdup(element(list, n));
+        if (!rest)
+            return pp_error_nomem(err);
+        if (set(info, keywords[i], rest, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int64_t pp_conninfo_patience(const pp_conninfo *info)
+{
+    const long seconds = strtol(or_empty(info, "connect_timeout"), NULL, 10);
+    if (seconds <= 0)
+        return 0;
+    return (seconds < 2 ? 2 : seconds > 3600 ? 3600 : seconds) * INT64_C(1000000000);
 }
 
 /* What makes a lost server noticed, unless the user said otherwise. */

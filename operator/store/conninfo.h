@@ -7,6 +7,8 @@
 
 #include "common/error.h"
 
+#include <libpq-fe.h>
+#include <stdint.h>
 #include <uv.h>
 
 enum { PP_CONNINFO_MAX = 16384, PP_CONNINFO_PARAMS = 64 };
@@ -21,6 +23,16 @@ typedef struct pp_conninfo {
 void pp_conninfo_done(pp_conninfo *info);
 /** The value of a keyword, borrowed, or NULL. */
 const char *pp_conninfo_get(const pp_conninfo *info, const char *keyword);
+
+/** How many places to connect to it lists, of all hosts and their addresses; at least 1. */
+int pp_conninfo_places(const pp_conninfo *info);
+/** Which of them libpq tries, from 0; 0 where its words do not tell. */
+int pp_conninfo_place(const pp_conninfo *info, const PGconn *conn);
+/** Leaves the first `n` of them out; there have to be more. */
+int pp_conninfo_skip(pp_conninfo *info, int n, pp_error *err);
+/** ns that one of them may take, by `connect_timeout`, as libpq's manual has it; 0: no limit is
+ * asked for. */
+int64_t pp_conninfo_patience(const pp_conninfo *info);
 
 typedef struct pp_conninfo_lookup pp_conninfo_lookup;
 /** Called once, never before pp_conninfo_resolve returned; *info is the callee's. */

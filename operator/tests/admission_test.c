@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define SECOND INT64_C(1000000000)
+#define PATIENCE (3 * SECOND)
 #define PATH "/apis/precisionprobe.io/v1alpha1/namespaces/ml/profilesessions/s"
 #define SPEC "\"spec\":{\"selector\":{\"matchLabels\":{\"app\":\"a\"}},\"duration\":\"10m\"}"
 #define STORED(phase)                                                                              \
@@ -113,14 +114,21 @@ static void announce(world *w, const char *text)
     pp_admission_review(&w->api->op, 1, &review);
 }
 
-static void create_pod(world *w, const char *app)
+/** `patience`: ns in which it has to be decided. */
+static void create_pod_within(world *w, const char *app, int64_t patience)
 {
     PP_CLEANUP_JSON json_t *object =
         json_pack("{s:{s:s, s:{s:s}}, s:{s:[{s:s, s:s}]}}", "metadata", "name", "p", "labels",
                   "app", app, "spec", "containers", "name", "c", "image", "i");
-    const pp_http_review review = {.uid = "r2", .namespace_name = "ml", .pod = object};
+    const pp_http_review review = {
+        .uid = "r2", .namespace_name = "ml", .pod = object, .patience = patience};
     assert_non_null(object);
     pp_admission_review(&w->api->op, 2, &review);
+}
+
+static void create_pod(world *w, const char *app)
+{
+    create_pod_within(w, app, PATIENCE);
 }
 
 /* Of a text of 1.2 MB, and seventy times that in memory. */
@@ -129,7 +137,8 @@ static void create_fat_pod(world *w)
     PP_CLEANUP_JSON json_t *object =
         json_pack("{s:{s:s, s:{s:s}}, s:{s:[{s:s, s:s}]}, s:[]}", "metadata", "name", "fat",
                   "labels", "app", "a", "spec", "containers", "name", "c", "image", "i", "status");
-    const pp_http_review review = {.uid = "r3", .namespace_name = "ml", .pod = object};
+    const pp_http_review review = {
+        .uid = "r3", .namespace_name = "ml", .pod = object, .patience = PATIENCE};
     assert_non_null(object);
     for (int i = 0; i < 400000; i++)
         assert_int_equal(json_array_append_new(json_object_get(object, "status"), json_object()),
@@ -175,6 +184,18 @@ static void test_nobody_else_asks(void **state)
     create_pod(w, "a"); /* none is announced */
     announce(w, NEW_SESSION);
     create_pod(w, "b");
+    api_server_run_for(w->api, SECOND / 2);
+    assert_false(was_asked(w));
+    assert_int_equal(injected(w), 0);
+}
+
+/* The API server waits for less than a question takes. */
+static void test_nobody_waits_longer_than_the_api_server(void **state)
+{
+    world *w = *state;
+    api_has(w, STORED("Pending"));
+    announce(w, NEW_SESSION);
+    create_pod_within(w, "a", SECOND / 100);
     api_server_run_for(w->api, SECOND / 2);
     assert_false(was_asked(w));
     assert_int_equal(injected(w), 0);
@@ -231,6 +252,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_question_serves_all, setup, teardown),
         cmocka_unit_test_setup_teardown(test_asks_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_else_asks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_waits_longer_than_the_api_server, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_one_that_has_ended_has_no_pod, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_pod_too_large_to_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_name_to_come_is_not_asked_for, setup, teardown),

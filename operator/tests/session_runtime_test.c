@@ -1,5 +1,6 @@
 #include "common/tests/cmocka_all.h"
 #include "operator/cache/session_runtime.h"
+#include "operator/state/config.h"
 
 #include <string.h>
 
@@ -15,6 +16,31 @@ static void see(pp_runtime_target *target, double second, bool running, bool con
 {
     const pp_session_pod seen = view(running, connected, finished);
     pp_runtime_see(target, &seen, T(second));
+}
+
+static pp_plan_options plan_of(int64_t window, int64_t scrape, int64_t lag)
+{
+    pp_config config = {0};
+    pp_plan_options options;
+    config.prometheus.collection_interval = window * INT64_C(1000000000);
+    config.prometheus.scrape_interval = scrape * INT64_C(1000000000);
+    config.prometheus.max_lag = lag * INT64_C(1000000000);
+    pp_runtime_plan_options(&config, PP_METRIC_ALL, &options);
+    return options;
+}
+
+/* Samples are waited for as long as any one of the intervals that are configured says. */
+static void test_how_long_samples_are_waited_for(void **state)
+{
+    (void)state;
+    assert_true(plan_of(0, 0, 0).lag_ns == PP_PLAN_LAG);
+    assert_true(plan_of(0, 0, 0).settle_ns == PP_PLAN_SETTLE);
+    assert_true(plan_of(1, 1, 0).lag_ns < PP_PLAN_LAG);
+    assert_true(plan_of(1, 1, 0).settle_ns < PP_PLAN_SETTLE);
+    assert_true(plan_of(0, 0, 300).lag_ns >= INT64_C(300000000000));
+    assert_true(plan_of(120, 0, 0).lag_ns >= INT64_C(420000000000)); /* 2.5 windows late */
+    assert_true(plan_of(0, 90, 0).lag_ns >= INT64_C(90000000000));
+    assert_true(plan_of(0, 90, 0).settle_ns >= INT64_C(90000000000));
 }
 
 /* A pod's part in a session is told by this process' clock. */
@@ -119,6 +145,7 @@ static void test_status_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_how_long_samples_are_waited_for),
         cmocka_unit_test(test_part_of_a_pod),
         cmocka_unit_test(test_a_part_without_a_training),
         cmocka_unit_test(test_part_from_the_store),

@@ -210,6 +210,8 @@ static int begin(struct lws *wsi)
         return -1;
     pp_buf_init(&x->body, PP_EVENTS_BODY);
     lws_set_opaque_user_data(wsi, x);
+    /* libwebsockets' own limit for a body would end the connection before it is answered. */
+    lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
     route(wsi, x);
     return 0;
 }

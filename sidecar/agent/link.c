@@ -28,7 +28,7 @@ enum {
 
 struct pp_link {
     pp_link_config config;
-    char host[256];
+    char host[PP_WIRE_MAX_HOST + 1];
     char path[512];
     int port;
     pp_route route;
@@ -199,7 +199,7 @@ static const struct lws_protocols protocols[] = {
 
 static int parse_endpoint(pp_link *link, const char *endpoint, pp_error *err)
 {
-    char copy[1024];
+    char copy[PP_WIRE_MAX_ENDPOINT + 1];
     const char *scheme, *host, *path;
     int port = 443;
     if (!endpoint || strlen(endpoint) >= sizeof copy)
@@ -209,7 +209,7 @@ static int parse_endpoint(pp_link *link, const char *endpoint, pp_error *err)
         return pp_error_field(err, "endpoint", "must be wss://host[:port]/path");
     int n = snprintf(link->host, sizeof link->host, "%s", host);
     int m = snprintf(link->path, sizeof link->path, "/%s", path);
-    if (n <= 0 || (size_t)n >= sizeof link->host || m < 0 || (size_t)m >= sizeof link->path)
+    if (n <= 0 || n > PP_WIRE_MAX_HOST || m < 0 || (size_t)m >= sizeof link->path)
         return pp_error_field(err, "endpoint", "has a host or path that is too long");
     /* Without a port lws_parse_uri knows wss's own only in later versions. */
     link->port = port > 0 && port < 65536 ? port : 443;
@@ -227,6 +227,7 @@ static int make_context(pp_link *link, pp_error *err)
         .user = link,
         .port = CONTEXT_PORT_NO_LISTEN,
         .max_http_header_data = TOKEN_MAX + 4096,
+        .pt_serv_buf_size = TOKEN_MAX + 4096, /* the request is made in it */
         .retry_and_idle_policy = &idle_policy,
     };
     link->context = lws_create_context(&info);

@@ -8,6 +8,7 @@
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define HOOK_DIRECTORY "/usr/share/precisionprobe/hook"
 #define TERMINATION_LOG "/dev/termination-log" /* the kubelet's default */
@@ -24,6 +25,8 @@ enum {
     OPTION_LAST_WORDS,
     OPTION_BEST_EFFORT
 };
+
+enum { MAX_DESCRIPTORS = 1024 };
 
 typedef struct arguments {
     const char *verb;
@@ -124,11 +127,23 @@ static int install(const arguments *a)
     return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* libwebsockets keeps 16 bytes for each descriptor that there may be, and containers may often have
+ * a million and more: of the agent's memory that would be most. */
+static void limit_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= MAX_DESCRIPTORS)
+        return;
+    limit.rlim_cur = MAX_DESCRIPTORS;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int run(const arguments *a)
 {
     pp_error err = {0};
     if (strcmp(a->verb, "run") != 0)
         return install(a);
+    limit_descriptors();
     int rc = pp_agent_run(&a->run, &err);
     if (rc < 0)
         say(a, &err);

@@ -4,6 +4,7 @@
 #include "common/cleanup.h"
 #include "common/draw.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "sidecar/agent/sampler.h"
 #include "sidecar/agent/window_file.h"
 #include "sidecar/agent/windows.h"
@@ -169,7 +170,7 @@ static int feed(work *w, pp_error *err)
 /* Called as the sampler's file is. What is told of the window goes on without its own. */
 static void keep_window(const pp_monitor *m, const work *w)
 {
-    const char *slash = strrchr(m->path, '/'), *base = slash ? slash + 1 : m->path;
+    const char *base = pp_text_file_name(m->path);
     char name[NAME_MAX];
     pp_error err = {0};
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(base, "."), base);

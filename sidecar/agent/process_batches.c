@@ -3,6 +3,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "sidecar/agent/sum_part.h"
 #include "sidecar/agent/text.h"
 
@@ -321,12 +322,6 @@ static int tell_all_waits(pp_process *p, pp_wire_batch *batch, pp_error *err)
     return 0;
 }
 
-static const char *ring_of(const pp_process *p)
-{
-    const char *slash = strrchr(p->path, '/');
-    return slash ? slash + 1 : p->path;
-}
-
 pp_wire_batch *process_make_timeless(const pp_process *p, const process_gpu *g, pp_agent_pod *pod,
                                      int64_t at, pp_error *err)
 {
@@ -344,7 +339,7 @@ pp_wire_batch *process_make_timeless(const pp_process *p, const process_gpu *g, 
 
 void process_emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_batch *batch)
 {
-    pp_place place = {.ring = ring_of(p), .tail = p->from, .told = p->told};
+    pp_place place = {.ring = pp_text_file_name(p->path), .tail = p->from, .told = p->told};
     pod->emit(pod->user, batch, 0, &place);
 }
 
@@ -466,7 +461,7 @@ void process_cut_gpu(pp_process *p, process_gpu *g, pp_agent_pod *pod, bool last
     int64_t events = 0;
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     if (batch && fill_batch(p, g, last, batch, &events, &err) == 0) {
-        pp_place place = {.ring = ring_of(p), .tail = p->to, .told = p->told};
+        pp_place place = {.ring = pp_text_file_name(p->path), .tail = p->to, .told = p->told};
         pod->emit(pod->user, batch, events, &place);
     } else {
         /* What was in it is lost, so its time must not count as observed. */

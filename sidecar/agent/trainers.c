@@ -1,6 +1,7 @@
 #include "sidecar/agent/trainers.h"
 
 #include "common/log.h"
+#include "common/text.h"
 #include "common/volume.h"
 #include "sidecar/agent/sampler.h"
 
@@ -76,16 +77,10 @@ void pp_trainers_free(pp_trainers *t)
     free(t);
 }
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool is_known(const pp_trainers *t, const char *name)
 {
     for (size_t i = 0; i < t->count; i++) {
-        if (strcmp(name_of(pp_process_path(t->processes[i])), name) == 0)
+        if (strcmp(pp_text_file_name(pp_process_path(t->processes[i])), name) == 0)
             return true;
     }
     for (size_t i = 0; i < t->bad_count; i++) {
@@ -183,7 +178,7 @@ static void forget(pp_trainers *t, size_t i, bool damaged)
     pp_info(path, "the process is %s, %" PRIu64 " captures were broken",
             damaged ? "not to be trusted" : "gone", pp_process_broken(p));
     if (damaged || unlink(path) < 0)
-        note_bad(t, name_of(path));
+        note_bad(t, pp_text_file_name(path));
     remove_samples(path);
     keep_refusal(&t->gone, p);
     pp_process_free(p);

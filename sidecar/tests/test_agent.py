@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -352,6 +353,37 @@ def test_busy_replica_is_left_at_once(probe, server):
     server.answer = None
     until(lambda: server.connections, "a connection")
     probe.finish()
+
+
+def test_a_long_token_is_sent(probe, server):
+    """Of many claims."""
+    token = "t" * 4050  # with the rest of the request more than libwebsockets has room for by itself
+    (probe.folder / "token").write_text(token)
+    connect(probe, server)
+    until(lambda: server.connections, "a connection")
+    assert server.tokens == [f"Bearer {token}"]
+    probe.finish()
+
+
+def test_a_host_that_is_too_long_is_refused(probe, server):
+    """Rather than sent cut off."""
+    probe.configure(endpoint="wss://%s/v1/ingest" % ".".join(["n" * 60] * 2))
+    agent = subprocess.Popen([needed("PP_AGENT"), "run", "--settings", str(probe.settings), "--ring", str(probe.ring), "--spool",
+                              str(probe.spool), *options(probe)], stderr=subprocess.PIPE, text=True)
+    said = agent.communicate(timeout=300)[1]
+    assert agent.returncode == 1 and "endpoint has a host or path that is too long" in said, said
+
+
+def test_few_descriptors_may_be_open(probe, server):
+    """libwebsockets keeps memory for each that the limit allows, of which containers often have a million."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    probe.under = ["prlimit", f"--nofile={hard}:{hard}"]
+    connect(probe, server)
+    until(lambda: server.connections, "a connection")
+    with open(f"/proc/{probe.agent.pid}/limits", encoding="utf-8") as limits:
+        soft = re.search(r"Max open files +(\d+)", limits.read())[1]
+    probe.finish()
+    assert int(soft) <= 1024 < hard
 
 
 def test_token_is_read_anew(probe, server):

@@ -296,6 +296,8 @@ int ws_read(client *c, char *data, size_t size, int *ret_code, bool keep_pings)
             (void)ws_send(c, 10, true, data, n);
             continue;
         }
+        if (opcode == 10 && !keep_pings)
+            continue;
         if (opcode == 8 && ret_code)
             *ret_code = n >= 2 ? (unsigned char)data[0] << 8 | (unsigned char)data[1] : 0;
         return opcode;

@@ -55,7 +55,7 @@ bool ws_send(client *c, int opcode, bool final, const void *data, size_t n);
 bool ws_send_text(client *c, const char *text);
 /**
  * Reads one frame into data (NUL-terminated); the opcode, or -1 at the end. Pings are answered
- * and skipped unless keep_pings. For a close frame *ret_code is its code.
+ * and skipped, as pongs are, unless keep_pings. For a close frame *ret_code is its code.
  */
 int ws_read(client *c, char *data, size_t size, int *ret_code, bool keep_pings);
 

@@ -34,6 +34,11 @@ static int start(void **state)
     return start_with(state, (pp_http_options){0});
 }
 
+static int start_slow_reviews(void **state)
+{
+    return start_with(state, (pp_http_options){.admission_timeout = 3600 * 1000 * MS});
+}
+
 static int start_wide(void **state)
 {
     return start_with(state, (pp_http_options){.max_connections = 100, .max_batches = 200});
@@ -185,6 +190,19 @@ static void test_review_never_answered_is_allowed(void **state)
     response r = post_review(&c, text);
     assert_null(allowed_patch(&r));
     assert_true(pp_time_monotonic() - began > 300 * MS); /* not at once */
+    response_free(&r);
+    client_close(&c);
+}
+
+/** The API server's own limit counts where it is shorter. */
+static void test_review_that_is_not_waited_for(void **state)
+{
+    fixture *f = *state;
+    client c = open_tls(f);
+    PP_CLEANUP_FREE char *text = review_text("mute", 0);
+    response r = client_request(&c, "POST", "/s3cret/pods?timeout=1s",
+                                "Content-Type: application/json\r\n", text, strlen(text));
+    assert_null(allowed_patch(&r));
     response_free(&r);
     client_close(&c);
 }
@@ -691,7 +709,7 @@ static void test_a_message_in_pieces(void **state)
     assert_true(ws_send(&c, 0, false, text + 10, 20));
     assert_true(ws_send(&c, 0, true, text + 30, n - 30));
     char got[256];
-    assert_int_equal(ws_read(&c, got, sizeof got, NULL, false), 10);
+    assert_int_equal(ws_read(&c, got, sizeof got, NULL, true), 10);
     assert_string_equal(got, "ping");
     assert_text(&c, "{\"type\":\"ack\",\"instance\":\"i-1\",\"seq\":5}");
     client_close(&c);
@@ -826,6 +844,22 @@ static void test_reading_stops_while_batches_wait(void **state)
 static void hold(fixture *f, void *held)
 {
     pp_http_ingest_hold(f->server, *(const bool *)held);
+}
+
+/** Who is not read hears all the same that we are there: its own pings wait unread. */
+static void test_a_paused_peer_gets_pongs(void **state)
+{
+    enum { FRAMES = 20, PONG = 10 };
+    fixture *f = *state;
+    client c = connect_agent(f, "good");
+    char got[256];
+    bool held = true;
+    int opcode = 0;
+    fixture_run(f, hold, &held);
+    for (int i = 0; i < FRAMES && opcode != PONG; i++)
+        opcode = ws_read(&c, got, sizeof got, NULL, true);
+    assert_int_equal(opcode, PONG);
+    client_close(&c);
 }
 
 /** Connections stay, new ones too; what was sent meanwhile is taken afterwards. */
@@ -2090,6 +2124,7 @@ static void test_starts_that_fail(void **state)
 }
 
 #define ON_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define ON_SLOW_REVIEWS(test) cmocka_unit_test_setup_teardown(test, start_slow_reviews, stop)
 #define ON_WIDE_SERVER(test) cmocka_unit_test_setup_teardown(test, start_wide, stop)
 #define ON_NARROW_SERVER(test) cmocka_unit_test_setup_teardown(test, start_narrow, stop)
 #define ON_CRAMPED_SERVER(test) cmocka_unit_test_setup_teardown(test, start_cramped, stop)
@@ -2102,6 +2137,7 @@ static const struct CMUnitTest tests[] = {
     ON_SERVER(test_review_is_patched),
     ON_SERVER(test_review_answered_later),
     ON_HASTY_SERVER(test_review_never_answered_is_allowed),
+    ON_SLOW_REVIEWS(test_review_that_is_not_waited_for),
     ON_SERVER(test_review_given_up),
     ON_SERVER(test_review_with_a_large_patch),
     ON_SERVER(test_review_of_a_labelled_namespace),
@@ -2146,6 +2182,7 @@ static const struct CMUnitTest tests[] = {
     ON_WIDE_SERVER(test_unfinished_messages_leave_room),
     ON_HASTY_SERVER(test_a_message_has_a_deadline),
     ON_HASTY_SERVER(test_silent_peers_are_pinged_then_dropped),
+    ON_LOADED_SERVER(test_a_paused_peer_gets_pongs),
     ON_LOADED_SERVER(test_who_is_not_read_is_not_dropped),
     ON_LOADED_SERVER(test_who_sends_is_not_dropped),
     ON_SERVER(test_reviews_have_a_path_of_their_own),

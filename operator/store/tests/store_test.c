@@ -11,6 +11,7 @@
 
 #include <libpq-fe.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -521,6 +522,39 @@ static void host_names_are_resolved(void **state)
     (void)snprintf(f->conninfo, sizeof(f->conninfo), "%s", conninfo);
     open_store(f);
     wait_schema(f);
+    finish(f);
+}
+
+/** A port of 127.0.0.1 that takes connections, and says nothing on them. */
+static int open_silent(int *ret_fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    *ret_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*ret_fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(*ret_fd, 100), 0);
+    assert_int_equal(getsockname(*ret_fd, (struct sockaddr *)&at, &n), 0);
+    return ntohs(at.sin_port);
+}
+
+/* Hosts that refuse, and that say nothing, do not keep it from the one that answers. */
+static void a_silent_host_is_passed_over(void **state)
+{
+    (void)state;
+    fixture *f = start("t_silent");
+    char conninfo[640], *rest = NULL;
+    int silent;
+    assert_int_equal(strncmp(f->conninfo, "host=127.0.0.1 port=", 20), 0);
+    const long port = strtol(f->conninfo + 20, &rest, 10);
+    const int mute = open_silent(&silent);
+    close_store(f);
+    (void)snprintf(conninfo, sizeof conninfo,
+                   "host=127.0.0.1,localhost,127.0.0.1 port=1,%d,%ld connect_timeout=2%s", mute,
+                   port, rest);
+    (void)snprintf(f->conninfo, sizeof f->conninfo, "%s", conninfo);
+    open_store(f);
+    wait_schema(f);
+    close(silent);
     finish(f);
 }
 
@@ -2771,6 +2805,7 @@ int main(void)
         cmocka_unit_test(unknown_target_is_told),
         cmocka_unit_test(full_queue_refuses),
         cmocka_unit_test(host_names_are_resolved),
+        cmocka_unit_test(a_silent_host_is_passed_over),
         cmocka_unit_test(samples_are_stored_once),
         cmocka_unit_test(stored_is_loaded),
         cmocka_unit_test(too_much_memory_is_left_out),
