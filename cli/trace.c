@@ -121,15 +121,39 @@ static int put_interval(trace *t, const pp_wire_batch *b, const pp_wire_interval
                      v->start, v->duration, args, err);
 }
 
+/* Sums have no times of their own, and replays are none of the training's. */
+static bool is_kept(const pp_wire_batch *b)
+{
+    return !b->grid.cell && !b->capture.dwell;
+}
+
+static void begin_by(trace *t, int64_t at)
+{
+    t->start = t->start == 0 || at < t->start ? at : t->start;
+}
+
+/* Of all ranks: traces of each begin alike, and readers leave out what lies before 0. */
+static int find_start(void *user, const pp_wire_batch *b, pp_error *err)
+{
+    trace *t = user;
+    (void)err;
+    if (!is_kept(b))
+        return 0;
+    begin_by(t, b->capture.start);
+    for (size_t i = 0; i < b->step_count; i++)
+        begin_by(t, b->steps[i].start);
+    for (size_t i = 0; i < b->interval_count; i++)
+        begin_by(t, b->intervals[i].start);
+    return 0;
+}
+
 static int take_batch(void *user, const pp_wire_batch *b, pp_error *err)
 {
     trace *t = user;
-    if (t->start == 0)
-        t->start = b->capture.start;
     if (t->rank != PP_TRACE_ALL && t->rank != number_of(&b->process))
         return 0;
     t->world_size = b->process.world_size;
-    if (b->grid.cell) /* sums have no times of their own */
+    if (!is_kept(b))
         return 0;
     if (name_process(t, &b->process, err) < 0)
         return -1;
@@ -159,7 +183,8 @@ int pp_trace(const char *folder, int rank, FILE *to, pp_error *err)
         return pp_error_nomem(err);
     t->to = to;
     t->rank = rank;
-    if (pp_recording_batches(folder, take_batch, t, err) < 0)
+    if (pp_recording_batches(folder, find_start, t, err) < 0 ||
+        pp_recording_batches(folder, take_batch, t, err) < 0)
         return -1;
     if (rank != PP_TRACE_ALL && t->world_size == 0)
         return pp_error_field(err, "--rank", "names no process of the run");

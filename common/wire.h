@@ -21,9 +21,9 @@
 #define PP_WIRE_PATH "/v1/ingest"
 #define PP_WIRE_SUBPROTOCOL "precisionprobe.v1"
 #define PP_WIRE_AUDIENCE "precisionprobe"
-/* Of the operator's URL: libwebsockets, which agents connect by, has 128 bytes for a line of the
- * request with the host in it ("Origin: https://HOST"). */
-#define PP_WIRE_MAX_HOST 108
+/* Of the operator's URL: libwebsockets, which agents connect by, has 128 bytes for the longest line
+ * of its request with the host in it ("Origin: http://HOST"). */
+#define PP_WIRE_MAX_HOST 110
 #define PP_WIRE_MAX_ENDPOINT 511
 
 enum {

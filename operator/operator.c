@@ -227,10 +227,11 @@ static int check_endpoint(const pp_operator *op, pp_error *err)
     static const char scheme[] = "wss://";
     const char *option =
         *op->config->ingest.endpoint ? "ingest.endpoint" : "webhook.serviceNamespace";
-    if (strncmp(op->endpoint, scheme, sizeof scheme - 1) != 0)
+    const bool secure = strncmp(op->endpoint, scheme, sizeof scheme - 1) == 0;
+    const size_t host = secure ? strcspn(op->endpoint + sizeof scheme - 1, ":/") : 0;
+    if (!host)
         return pp_error_field(err, option, "must be wss://host[:port]/path");
-    if (strlen(op->endpoint) > PP_WIRE_MAX_ENDPOINT ||
-        strcspn(op->endpoint + sizeof scheme - 1, ":/") > PP_WIRE_MAX_HOST)
+    if (strlen(op->endpoint) > PP_WIRE_MAX_ENDPOINT || host > PP_WIRE_MAX_HOST)
         return pp_error_field(err, option,
                               "makes the URL for agents too long (%s): it may have %d bytes, its "
                               "host %d",

@@ -5,6 +5,7 @@ const BASE = new URL("../api/v1/", location.href);
 const KEY = "precisionprobe-token";
 const known = new Map(); // {address: {etag, document}}
 const ANSWERS_KEPT = 64;
+const AGAIN = 3; // times that all pages are read anew
 const TRIES = 4;
 
 export class Problem extends Error {
@@ -80,6 +81,17 @@ export async function all(path, query = {}, signal = undefined, enough = () => f
   return found;
 }
 
+/** Whether a GPU's rows are of two revisions: it was evaluated anew between two pages. */
+function torn(items) {
+  const revisions = new Map();
+  for (const row of items) {
+    const gpu = `${row.pod_uid} ${row.gpu_uuid}`;
+    if (!revisions.has(gpu)) revisions.set(gpu, row.revision);
+    if (revisions.get(gpu) !== row.revision) return true;
+  }
+  return false;
+}
+
 const at = (one, ...below) => ["namespaces", one.namespace, "sessions", one.session, ...below];
 const of = (one) => ({ uid: one.session_uid });
 
@@ -87,7 +99,11 @@ export const sessions = (namespace, signal) =>
   all(namespace ? ["namespaces", namespace, "sessions"] : ["sessions"], {}, signal);
 export const session = (one, signal) => get(at(one), of(one), signal);
 /** Of `below`: layers, quality, kernels, waits, copies, ranks. */
-export const rows = (one, below, signal, enough) => all(at(one, below), of(one), signal, enough);
+export async function rows(one, below, signal, enough) {
+  let told = await all(at(one, below), of(one), signal, enough);
+  for (let again = 0; again < AGAIN && torn(told.items); again++) told = await all(at(one, below), of(one), signal, enough);
+  return told;
+}
 export const timeline = (one, query, signal) => get(at(one, "timeline"), { ...of(one), ...query }, signal);
 export const patterns = (namespace, signal) => all(["namespaces", namespace, "patterns"], {}, signal);
 export const pattern = (namespace, name, signal) => get(["namespaces", namespace, "patterns", name], {}, signal);

@@ -7,7 +7,7 @@ import { places } from "./places.js";
 import { nameOf, named } from "./sessions.js";
 import { link, sessionLink } from "./state.js";
 import { drawn, scrolling } from "./table.js";
-import { gap, metricName, value } from "./values.js";
+import { estimate, gap, metricName, quotient, value } from "./values.js";
 
 /** [{name, one, row}]: a column for each GPU of each session. */
 async function columnsOf(chosen, signal) {
@@ -19,16 +19,24 @@ async function columnsOf(chosen, signal) {
   });
 }
 
-const ofJob = [["counted_ms_per_step", "ms a step", ""], ["counted_idle_share", "No kernel ran", "share of 1"], ["memory_peak_bytes", "Memory of torch, peak", "bytes"],
+/** Of the steps without marks, where there were any. */
+function stepOf(row) {
+  if (row.counted_ms_per_step !== null) return estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", "");
+  if (!(row.marked_steps > 0) || row.step_ns === null) return gap("no step was marked");
+  return quotient(row.step_ns / 1e6 / row.marked_steps, "step_ns / 1e6 / marked_steps", "", row.step_ms_stderr);
+}
+
+const ofJob = [["counted_ms_per_step", "ms a step", "", stepOf], ["counted_idle_share", "No kernel ran", "share of 1"], ["memory_peak_bytes", "Memory of torch, peak", "bytes"],
   ["memory_live_bytes", "Left allocated by a step", "bytes"]];
 
 function table(jobs, metrics) {
   const cell = (one, job) => {
     const made = element("span", { ...jobAttributes(job.row), "data-session": job.one.session });
-    made.append(one.metric ? jobCell(job.row, one.metric) : value(job.row, one.column, one.unit, "not measured"));
+    const plain = () => (one.made ? one.made(job.row) : value(job.row, one.column, one.unit, "not measured"));
+    made.append(one.metric ? jobCell(job.row, one.metric) : plain());
     return made;
   };
-  const lines = [...ofJob.map(([column, title, unit]) => ({ column, title, unit })), ...metrics.map((metric) => ({ metric, title: metricName(metric) }))];
+  const lines = [...ofJob.map(([column, title, unit, made]) => ({ column, title, unit, made })), ...metrics.map((metric) => ({ metric, title: metricName(metric) }))];
   const columns = [{ name: "metric", title: "", cell: (one) => one.title },
     ...jobs.map((job, n) => ({ name: `job-${n}`, title: element("a", { href: sessionLink(job.one, { at: `${job.row.pod_uid} ${job.row.gpu_uuid}` }), title: job.whole }, job.name), number: true, cell: (one) => cell(one, job) }))];
   columns[0].title = "Metric";

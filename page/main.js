@@ -15,7 +15,7 @@ let namespace = "";
 
 const VIEWS = {
   sessions: (path, query, signal) => showSessions(main, query, signal),
-  session: ([namespace, session], query, signal) => showSession(main, { namespace, session, session_uid: query.get("uid") || "" }, query, signal),
+  session: ([namespace, session], query, signal) => showSession(main, { namespace, session, session_uid: query.get("uid") || "" }, signal),
   jobs: (path, query, signal) => showJobs(main, query, signal),
   compare: (path, query, signal) => showCompare(main, query, signal),
   patterns: (path, query, signal) => showPatterns(main, query, signal),

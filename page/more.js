@@ -23,7 +23,8 @@ function table(name, told) {
   const { title, sort, columns, keys } = VIEWS[name];
   const column = (one) => (TEXTS.has(one)
     ? { name: one, title: one, cell: (row) => (row[one] === "" || row[one] === null ? gap("not told apart") : String(row[one])), order: (row) => row[one] }
-    : { name: one, title: one.replaceAll("_", " "), number: true, cell: (row) => value(row, one, UNITS[one]), order: (row) => row[one] });
+    : { name: one, title: one.replaceAll("_", " "), number: true, order: (row) => row[one],
+      cell: (row) => (one === "line" && row.line === 0 ? gap("not known") : value(row, one, UNITS[one])) });
   return sortable(columns.map(column), told, { caption: title, head: columns[0], sort,
     attributes: (row) => ({ "data-row": name, "data-pod": row.pod_uid, "data-key": JSON.stringify(keys.map((key) => row[key])) }) });
 }

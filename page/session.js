@@ -11,7 +11,7 @@ import { layerTable } from "./layers.js";
 import { moreSection } from "./more.js";
 import { chosen, enoughFor, placeChoice, places } from "./places.js";
 import { qualityTable } from "./quality.js";
-import { choose, link } from "./state.js";
+import { choose, link, read } from "./state.js";
 import { timelineSection } from "./timeline.js";
 import { gap, moment } from "./values.js";
 
@@ -41,27 +41,31 @@ function draw(spot, one, told, quality, query) {
     jobTable(now.job), figureSection(now, query), boundSection(now), qualityTable(ours));
 }
 
+/** Whether there is a process to show a timeline of. */
+const seen = (one) => one.pods.some((pod) => pod.processes.length);
+
 /** `asked`: {namespace, session, session_uid}. Goes on reading while it runs. */
-export async function showSession(main, asked, query, signal) {
+export async function showSession(main, asked, signal) {
   const head = element("div"), trouble = element("div"), spot = element("div", {}, element("p", {}, "Reading …")), below = element("div");
   replace(main, head, trouble, spot, below);
   let before = null;
   let layers = null;
   const look = async () => {
-    const results = Promise.all([rows(asked, "layers", signal, enoughFor(query.get("at") || "")), rows(asked, "quality", signal)]);
+    const results = Promise.all([rows(asked, "layers", signal, enoughFor(read().query.get("at") || "")), rows(asked, "quality", signal)]);
     results.catch(() => {}); // it is told below, where the session itself can be read
     const one = await readSession(asked, signal);
     if (one !== before) replace(head, ...title(one, head.querySelector(".conditions")?.open));
     const [told, quality] = await results;
-    const changed = JSON.stringify(told.items.map((row) => [row.revision, row.total_ns])) !== layers;
-    if (changed && !main.contains(document.activeElement?.closest("input, select"))) {
-      layers = JSON.stringify(told.items.map((row) => [row.revision, row.total_ns]));
-      draw(spot, one, told, quality, query);
+    const newest = JSON.stringify(told.items.map((row) => [row.revision, row.total_ns]));
+    const choosing = Boolean(main.contains(document.activeElement) && document.activeElement.closest("input, select"));
+    if (newest !== layers && !choosing) {
+      layers = newest;
+      draw(spot, one, told, quality, read().query);
       if (before) announce("The values are newer now.");
     }
-    if (!before) replace(below, timelineSection(one, signal), moreSection(one, signal));
+    if (!before || (!seen(before) && seen(one))) replace(below, timelineSection(one, signal), moreSection(one, signal));
     before = one;
-    return OVER.includes(one.session_phase);
+    return OVER.includes(one.session_phase) && newest === layers; // else the last values are still to be drawn
   };
   await follow(look, trouble, signal);
 }

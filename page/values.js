@@ -88,8 +88,10 @@ export function sum(rows, column, unit) {
   const told = rows.map((row) => row[column]).filter((one) => one !== null && one !== undefined);
   if (!told.length) return gap("not measured in any of its rows");
   const total = told.reduce((before, one) => before + one, 0);
+  const whole = told.length === rows.length;
   return element("span", { class: "sum", "data-sum": total, "data-column": column,
-    title: `${total}, the sum of ${told.length} rows` }, text(total, unit));
+    title: whole ? `${total}, the sum of ${told.length} rows` : `at least: the sum of the ${told.length} of ${rows.length} rows that are known` },
+  `${whole ? "" : "≥ "}${text(total, unit)}`);
 }
 
 export function moment(told) {

@@ -499,6 +499,14 @@ def check_odd_names():
     check("labels of a long name", {len(label.strip('"')) for label in labels} == {63}, err or str(labels))
 
 
+def check_long_host():
+    long = ("postgres.existingSecret=pg", "fullnameOverride=" + "f" * 50)
+    _, text, err = render(*long, namespace="n" * 55)
+    check("the longest host of the Service", f"wss://{'f' * 50}.{'n' * 55}.svc:443/v1/ingest" in text, err)
+    _, _, err = render(*long, namespace="n" * 56)
+    check("refused: a longer one", "more than 110 characters" in err, err)
+
+
 def check_config():
     for name, sets in (("defaults", []), ("everything", [
             "config.prometheus.url=http://p:9090", "config.prometheus.collectionInterval=250ms",
@@ -535,6 +543,7 @@ def main():
     check_network_policy()
     check_reused_values()
     check_odd_names()
+    check_long_host()
     if ARGS.operator:
         check_config()
     if FAILURES:

@@ -112,8 +112,11 @@ static int add_row(pp_figure_job *jobs, size_t *n, const json_t *row, pp_error *
     if (strcmp(kind, "job") != 0)
         return 0;
     const double counted = pp_figure_number(row, "counted_ms_per_step");
+    const double marked = pp_figure_number(row, "marked_steps");
     job->row = row;
-    job->step_ms = counted > 0 ? counted : pp_figure_number(row, "ms_per_step");
+    job->step_ms = counted > 0  ? counted
+                   : marked > 0 ? pp_figure_number(row, "step_ns") / 1e6 / marked
+                                : (double)NAN;
     return 0;
 }
 

@@ -29,32 +29,50 @@ static int note_unknown(const gathering *g, const char *fact, pp_kubectl_answer 
                : pp_error_nomem(err);
 }
 
-static void forget(json_t *of, const char *const *keys)
+static bool is_listed(const char *key, const char *const *keys)
 {
-    for (size_t i = 0; keys[i]; i++)
-        (void)json_object_del(of, keys[i]);
+    while (*keys && strcmp(*keys, key) != 0)
+        keys++;
+    return *keys != NULL;
 }
 
-/* What may hold secrets, and nothing is concluded from: what containers are given, notes of those
- * who manage objects (kubectl's are the whole object), the path that only API servers know. */
+/* Members of these names; `others`: all but them. */
+static void forget(json_t *of, const char *const *keys, bool others)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(of, next, key, value)
+    {
+        if (is_listed(key, keys) != others)
+            (void)json_object_del(of, key);
+    }
+}
+
+/* What may hold secrets, and nothing is concluded from: what containers and probes run and are
+ * given, volumes, notes of those who manage objects (kubectl's are the whole object), the path that
+ * only API servers know. */
 static void forget_secrets(json_t *value)
 {
-    static const char *const of_containers[] = {"env",  "envFrom",   "command",
-                                                "args", "lifecycle", NULL};
-    static const char *const of_metadata[] = {"annotations", "managedFields", NULL};
-    static const char *const of_clients[] = {"service", "url", NULL};
+    static const char *const lists[] = {"containers", "initContainers", "ephemeralContainers",
+                                        NULL};
+    static const char *const known[] = {"name", "image", "imagePullPolicy", "resources", NULL};
+    static const char *const notes[] = {"annotations", "managedFields", NULL};
+    static const char *const ways[] = {"service", "url", NULL};
     const char *key;
     json_t *member, *container;
     size_t i;
+    if (json_is_object(value))
+        (void)json_object_del(value, "volumes");
     json_array_foreach(value, i, member) forget_secrets(member);
     json_object_foreach(value, key, member)
     {
         if (strcmp(key, "metadata") == 0)
-            forget(member, of_metadata);
+            forget(member, notes, false);
         else if (strcmp(key, "clientConfig") == 0)
-            forget(member, of_clients);
-        else if (strcasestr(key, "containers"))
-            json_array_foreach(member, i, container) forget(container, of_containers);
+            forget(member, ways, false);
+        else if (is_listed(key, lists))
+            json_array_foreach(member, i, container) forget(container, known, true);
         forget_secrets(member);
     }
 }

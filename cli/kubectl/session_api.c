@@ -1,5 +1,6 @@
 #include "cli/kubectl/session_api.h"
 
+#include "cli/results/results.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
@@ -16,7 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 64 << 20, PATH_TEXT = 2048, PAGE_ROWS = 5000, COMPLAINT_MAX = 2048 };
+enum {
+    ANSWER_MAX = 64 << 20,
+    PATH_TEXT = 2048,
+    PAGE_ROWS = 5000,
+    COMPLAINT_MAX = 2048,
+    TORN_AGAIN = 3
+};
 #define TOKEN_LIFE INT64_C(3600000000000) /* ns; no API server gives less than it is asked for */
 
 struct pp_session_api {
@@ -320,8 +327,30 @@ int pp_session_api_get(pp_session_api *api, const char *path, json_t **ret, pp_e
     return pp_error_set(err, first.code, "%s", first.message);
 }
 
-int pp_session_api_rows(pp_session_api *api, const char *path, size_t limit, json_t **ret,
-                        pp_error *err)
+/* Whether a GPU's rows are of two revisions: it was evaluated anew between two pages. */
+static bool is_torn(const json_t *document)
+{
+    json_t *revisions = json_object(), *row;
+    bool torn = false;
+    size_t i;
+    json_array_foreach(json_object_get(document, "items"), i, row)
+    {
+        char gpu[256];
+        json_t *revision = json_object_get(row, "revision");
+        if (!revision) /* of another view */
+            continue;
+        (void)snprintf(gpu, sizeof gpu, "%s %s", pp_results_text(row, "pod_uid"),
+                       pp_results_text(row, "gpu_uuid"));
+        if (!json_object_get(revisions, gpu))
+            (void)json_object_set(revisions, gpu, revision);
+        torn = torn || !json_equal(json_object_get(revisions, gpu), revision);
+    }
+    json_decref(revisions);
+    return torn;
+}
+
+static int read_pages(pp_session_api *api, const char *path, size_t limit, json_t **ret,
+                      pp_error *err)
 {
     json_t *all = NULL;
     char asked[PATH_TEXT];
@@ -347,4 +376,16 @@ int pp_session_api_rows(pp_session_api *api, const char *path, size_t limit, jso
     }
     *ret = all;
     return 0;
+}
+
+int pp_session_api_rows(pp_session_api *api, const char *path, size_t limit, json_t **ret,
+                        pp_error *err)
+{
+    int rc = read_pages(api, path, limit, ret, err);
+    for (int again = 0; rc == 0 && again < TORN_AGAIN && is_torn(*ret); again++) {
+        json_decref(*ret);
+        *ret = NULL;
+        rc = read_pages(api, path, limit, ret, err);
+    }
+    return rc;
 }

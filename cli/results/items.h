@@ -35,7 +35,8 @@ static inline bool pp_item_is_nothing(const json_t *item)
 {
     const json_t *ms = json_object_get(item, "millisecondsPerStep");
     const json_t *busy = json_object_get(item, "busyMillisecondsPerStep");
-    return pp_item_is_layer(item) && json_number_value(ms) < PP_ITEM_NOTHING_MS &&
+    return pp_item_is_layer(item) && json_is_number(ms) &&
+           json_number_value(ms) < PP_ITEM_NOTHING_MS &&
            (!json_is_number(busy) || json_number_value(busy) < PP_ITEM_NOTHING_MS);
 }
 

@@ -29,10 +29,10 @@ static int add_step(reading *r, const pp_wire_batch *b, const pp_wire_step *s)
     r->process = b->process.id;
     return json_array_append_new(
         r->steps,
-        json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:[]}", "step", (json_int_t)s->number,
+        json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:[]}", "step", (json_int_t)s->number,
                   "capture", (json_int_t)b->capture.id, "start_ns", (json_int_t)s->start,
                   "duration_ns", (json_int_t)s->duration, "gap_ns", known(s->gap), "epoch",
-                  (json_int_t)s->epoch, "batch", (json_int_t)s->batch, "intervals"));
+                  known(s->epoch), "batch", known(s->batch), "intervals"));
 }
 
 /* The latest step of that number: it may have ended in a later batch than the interval. */

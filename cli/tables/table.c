@@ -34,10 +34,13 @@ static void print_value(FILE *to, const json_t *estimate, double scale)
 {
     const json_t *mean = json_object_get(estimate, "mean");
     const json_t *group = json_object_get(estimate, "groupMean");
+    const json_t *error = json_object_get(estimate, "standardError");
     char text[32] = "-";
-    if (json_is_number(mean))
+    if (json_is_number(mean) && json_is_number(error))
         (void)snprintf(text, sizeof text, "%.1f±%.1f", json_number_value(mean) * scale,
-                       json_number_value(json_object_get(estimate, "standardError")) * scale);
+                       json_number_value(error) * scale);
+    else if (json_is_number(mean))
+        (void)snprintf(text, sizeof text, "%.1f", json_number_value(mean) * scale);
     else if (json_is_number(group))
         (void)snprintf(text, sizeof text, "(%.1f)", json_number_value(group) * scale);
     print_padded(to, text, PP_TABLE_METRIC_PLACES);
@@ -46,13 +49,14 @@ static void print_value(FILE *to, const json_t *estimate, double scale)
 /* Time and its share. */
 static void print_times(FILE *to, const json_t *item)
 {
+    const json_t *ms = json_object_get(item, "millisecondsPerStep");
     char text[32];
-    if (strcmp(pp_results_text(item, "kind"), "job") == 0) {
+    if (strcmp(pp_results_text(item, "kind"), "job") == 0 || !json_is_number(ms)) {
         (void)fprintf(to, " %9s %6s", "-", "-");
         return;
     }
     (void)snprintf(text, sizeof text, "%s%.3f", pp_item_is_lengthened(item) ? "≤" : "",
-                   json_number_value(json_object_get(item, "millisecondsPerStep")));
+                   json_number_value(ms));
     print_padded(to, text, 9);
     (void)fprintf(to, " %5.1f%%", 100 * json_number_value(json_object_get(item, "share")));
 }

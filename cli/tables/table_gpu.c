@@ -67,8 +67,9 @@ static void print_achieved(FILE *to, const json_t *job)
 
 static void print_steps(FILE *to, const json_t *count, const json_t *ms)
 {
-    (void)fprintf(to, "%lld steps of %.3f ms", (long long)json_integer_value(count),
-                  json_number_value(ms));
+    (void)fprintf(to, "%lld steps", (long long)json_integer_value(count));
+    if (json_is_number(ms))
+        (void)fprintf(to, " of %.3f ms", json_number_value(ms));
 }
 
 static void print_idle(FILE *to, double share)

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import pathlib
+import re
 
 import pytest
 
@@ -69,6 +70,23 @@ def row(name, ms, mean, bound="Memory", **more):
 def of_rows(tmp_path, *rows):
     gpu = {"gpu": folder.GPU, "steps": 10, "stepMs": 100.0, "items": list(rows)}
     return folder.write(tmp_path / "made", {**folder.RESULTS, "gpus": [gpu]})
+
+
+def test_an_error_that_is_not_known(tmp_path):
+    """It is none of 0."""
+    at = of_rows(tmp_path, row("h.0.a", 2, {**metric(0.5), "standardError": None}), row("h.0.b", 2, metric(0.3)))
+    told, = (value for value in items_of("--depth=2", at)[0]["metrics"].values() if value["mean"] is not None)
+    assert told["mean"] == pytest.approx(0.4) and told["stderr"] is None
+    table = written("--format=table", at)
+    assert " 50.0" in table and "50.0±" not in table and "30.0±2.0" in table
+
+
+def test_times_that_are_not_known(tmp_path):
+    """They are not listed as none."""
+    at = of_rows(tmp_path, row("h.0.a", 2, metric(0.5)), {**row("h.0.b", 2, metric(0.3)), "millisecondsPerStep": None, "share": None,
+                                                          "busyMillisecondsPerStep": None})
+    table = written("--format=table", at)
+    assert re.search(r"h.0.b .* - +- ", table) and "not listed" not in table
 
 
 def test_a_module_that_has_a_row_of_its_own(tmp_path):

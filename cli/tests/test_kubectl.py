@@ -285,16 +285,18 @@ def test_what_doctor_asks(tmp_path):
 
 
 def test_what_is_saved_holds_no_secrets(tmp_path):
-    container = {"name": "train", "env": [{"name": "KEY", "value": "hidden"}], "command": ["sh"], "args": ["--key=hidden"]}
+    container = {"name": "train", "env": [{"name": "KEY", "value": "hidden"}], "command": ["sh"], "args": ["--key=hidden"],
+                 "livenessProbe": {"exec": {"command": ["ping", "hidden"]}}}
     pod = {"metadata": {"name": "p", "annotations": {"applied": "hidden"}, "labels": {"env": "kept"}},
-           "spec": {"containers": [container], "initContainers": [container]}}
+           "spec": {"containers": [container], "initContainers": [container], "volumes": [{"csi": {"volumeAttributes": {"key": "hidden"}}}]},
+           "status": {"containerStatuses": [{"name": "train", "state": {"waiting": {"reason": "kept"}}}]}}
     hook = {"webhooks": [{"clientConfig": {"caBundle": "kept", "service": {"path": "/hidden/pods"}}}]}
     fake = Faked(tmp_path, ("get --raw /version", [(0, "{}", "")]), ("get pods -n local", [(0, json.dumps(of(pod)), "")]),
                  ("get deployments", [(0, json.dumps(of({"spec": {"template": pod}})), "")]),
                  ("get mutatingwebhookconfigurations", [(0, json.dumps(of(hook)), "")]))
     fake.run("doctor", f"--save={tmp_path / 'saved.json'}")
     saved = (tmp_path / "saved.json").read_text()
-    assert "hidden" not in saved and saved.count("kept") == 3 and saved.count('"train"') == 4
+    assert "hidden" not in saved and saved.count("kept") == 5 and saved.count('"train"') == 6
 
 
 def test_a_replica_that_is_not_ready_tells_why(tmp_path):

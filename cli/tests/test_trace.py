@@ -8,6 +8,7 @@ import subprocess
 
 import folder
 import pytest
+from test_files import RECORDINGS
 
 
 def run(results, *options):
@@ -45,6 +46,23 @@ def test_names_of_ranks_and_phases(tmp_path):
     phases = ["forward", "backward", "optimizer", "recompute", "zero_grad", "data", "communication", "other", "inference"]
     assert [names["thread_name", 0, 1 + i] for i in range(len(phases))] == phases
     assert {e["pid"] for e in told if e["ph"] == "X"} == {0, 1}
+
+
+def test_a_rank_that_began_earlier(tmp_path):
+    """Nothing lies before 0, where readers leave it out."""
+    batches = [folder.batch(0, 2, 1), folder.batch(1, 0, 1)]
+    for rank, batch in enumerate(batches):
+        batch["process"].update(id=rank, rank=rank, worldSize=2)
+    told = trace(folder.write(tmp_path, batches=batches))["traceEvents"]
+    assert min(e["ts"] for e in told if e["ph"] == "X") == 0
+
+
+def test_replays_are_no_training():
+    batches = [json.loads(line) for line in (RECORDINGS / "replay/batches.jsonl").read_text().splitlines()]
+    dwells = [batch for batch in batches if "dwell" in batch["stretch"]]
+    pieces = sum(len(batch["intervals"]["layer"]) for batch in batches if batch not in dwells and "intervals" in batch)
+    told = [e for e in trace(RECORDINGS / "replay")["traceEvents"] if e["ph"] == "X" and e["cat"] != "user_annotation"]
+    assert dwells and len(told) == pieces > 0
 
 
 def test_one_rank(tmp_path):

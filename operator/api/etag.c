@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Of the documents: another number with every change of what they hold. */
-#define FORM "7-"
+#define FORM "8-"
 enum { MAX_TAGS = 16, MAX_VERSION = 64 };
 
 /* FNV-1a, with the text's end. */

@@ -620,6 +620,15 @@ static void wait_for_place(pp_connection *c)
     uv_timer_start(&c->timer, on_place_timeout, (uint64_t)(patience / 1000000), 0);
 }
 
+/* libpq may have gone on to another. Whether it has. */
+static bool note_place(pp_connection *c)
+{
+    const int place = pp_conninfo_place(&c->info, c->conn);
+    const bool moved = place >= 0 && place != c->place;
+    c->place = moved ? place : c->place;
+    return moved;
+}
+
 /* To the first of the places that are left that will have us. */
 static void connect_to_places(pp_connection *c)
 {
@@ -631,6 +640,7 @@ static void connect_to_places(pp_connection *c)
         return;
     }
     c->state = CONNECTING;
+    (void)note_place(c);
     wait_for_place(c);
     if (watch(c, UV_WRITABLE, true) < 0)
         lose(c, "cannot watch the socket", NULL);
@@ -647,25 +657,20 @@ static void on_place_timeout(uv_timer_t *timer)
     } else if (pp_conninfo_skip(&c->info, next, &err) < 0) {
         lose(c, "cannot connect to Postgres", err.message);
     } else {
+        char text[128];
+        (void)snprintf(text, sizeof text, "%.100s is silent: the next is tried", PQhost(c->conn));
+        say(c, "cannot connect to Postgres", text);
         stop_poll(c);
         PQfinish(c->conn);
         connect_to_places(c);
     }
 }
 
-static void note_place(pp_connection *c)
-{
-    const int place = pp_conninfo_place(&c->info, c->conn);
-    if (place == c->place)
-        return;
-    c->place = place;
-    wait_for_place(c);
-}
-
 static void go_on_connecting(pp_connection *c)
 {
     const PostgresPollingStatusType status = PQconnectPoll(c->conn);
-    note_place(c);
+    if (note_place(c))
+        wait_for_place(c);
     switch (status) {
     case PGRES_POLLING_READING:
         if (watch(c, UV_READABLE, true) < 0)

@@ -118,7 +118,7 @@ int pp_conninfo_place(const pp_conninfo *info, const PGconn *conn)
         if (found)
             return place;
     }
-    return 0;
+    return -1;
 }
 
 int pp_conninfo_skip(pp_conninfo *info, int n, pp_error *err)

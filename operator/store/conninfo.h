@@ -26,7 +26,7 @@ const char *pp_conninfo_get(const pp_conninfo *info, const char *keyword);
 
 /** How many places to connect to it lists, of all hosts and their addresses; at least 1. */
 int pp_conninfo_places(const pp_conninfo *info);
-/** Which of them libpq tries, from 0; 0 where its words do not tell. */
+/** Which of them libpq tries, from 0; -1 where its words do not tell. */
 int pp_conninfo_place(const pp_conninfo *info, const PGconn *conn);
 /** Leaves the first `n` of them out; there have to be more. */
 int pp_conninfo_skip(pp_conninfo *info, int n, pp_error *err);

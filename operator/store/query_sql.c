@@ -68,6 +68,14 @@ const char pp_query_begin_sql[] =
 #define WITH_TIMELINE                                                                              \
     SESSION VERSION(", '-', (SELECT concat_ws('/', count(*), max(a.xmin::text::bigint)) "          \
                     " FROM activity a WHERE a.session_uid = s.uid)")
+/* What sampling told comes without its pod's row being written. */
+#define WITH_QUALITY                                                                               \
+    SESSION VERSION(                                                                               \
+        ", '-', (SELECT string_agg(concat_ws('/', f.pod_uid, f.instance, f.process, f.xmin), ' ' " \
+        " ORDER BY f.pod_uid, f.instance, f.process) FROM fine f WHERE f.session_uid = s.uid), "   \
+        "'-', (SELECT string_agg(concat_ws('/', p.pod_uid, p.instance, p.process, p.xmin), ' ' "   \
+        " ORDER BY p.pod_uid, p.instance, p.process) FROM process p "                              \
+        " WHERE p.session_uid = s.uid)")
 #define PHASES                                                                                     \
     "'forward', 'backward', 'optimizer', 'recompute', 'zero_grad', 'data', 'communication', "      \
     "'other', 'inference'"
@@ -164,7 +172,7 @@ static const char *const layers_parts[] = {
 static const char layers_terms_sql[] =
     "SELECT name, unit, per_step AS amount_unit, peak_unit FROM metric ORDER BY name";
 
-static const char quality_sql[] = WITH_SESSION
+static const char quality_sql[] = WITH_QUALITY
     "SELECT " HEAD "v.uid AS \"#uid\", q.pod_uid AS \"#pod\", "
     "q.gpu_uuid AS \"#gpu\", q.method AS \"#method\", q.place AS \"#process\", "
     "q.metric AS \"#metric\", q.workload_kind, q.workload_name, q.pod_name, q.pod_uid, q.node, "
@@ -303,7 +311,8 @@ static const char timeline_sql[] = WITH_TIMELINE
     "c.node AS \"^node\", c.process AS \"^process\", c.rank AS \"^rank\", "
     "v.uid AS \"#uid\", c.pod_uid AS \"#pod\", c.process AS \"#process\", "
     "p.begun AS \"#begin\", p.number AS \"#number\", p.number AS step, p.stretch AS capture, "
-    "p.begun AS start_ns, p.took AS duration_ns, nullif(p.gap, -1) AS gap_ns, p.epoch, p.batch, "
+    "p.begun AS start_ns, p.took AS duration_ns, nullif(p.gap, -1) AS gap_ns, "
+    "nullif(p.epoch, -1) AS epoch, nullif(p.batch, -1) AS batch, "
     "ARRAY(SELECT ROW(i.begun - p.begun, i.took, nullif(i.busy, -1), coalesce(y.name, ''), "
     "  coalesce((ARRAY[" PHASES "])[i.code + 1], 'other')) "
     " FROM (SELECT u.* FROM activity a CROSS JOIN LATERAL unnest(a.layer, a.phase, a.step, "

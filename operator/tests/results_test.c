@@ -861,6 +861,10 @@ static void test_etags(void **state)
     assert_int_equal(status_of(w, S1 "/ranks/items", etag), 304);
     test_database_execute(&w->database, "UPDATE rank SET steps = 10 WHERE rank = 1");
     assert_int_equal(status_of(w, S1 "/ranks/items", etag), 200);
+    keep_etag(w, S1 "/quality", etag);
+    assert_int_equal(status_of(w, S1 "/quality", etag), 304);
+    test_database_execute(&w->database, "UPDATE process SET fine = 'none' WHERE pod_uid = 'p-1'");
+    assert_int_equal(status_of(w, S1 "/quality", etag), 200);
     keep_etag(w, S1 "/layers", etag);
     test_database_execute(&w->database,
                           "UPDATE attribution SET revision = 5 WHERE pod_uid = 'p-1'");

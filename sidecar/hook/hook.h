@@ -396,6 +396,8 @@ typedef enum pp_kind {
 int pp_marks_init(void);
 /** A callable of a kind, for a layer where it is one of backward. New reference. */
 PyObject *pp_marks_callable(pp_kind kind, uint32_t layer);
+/** What inspect.signature() says of each of them: an inspect.Signature, kept. */
+void pp_marks_signature(PyObject *of);
 /** `partial`, with DISCOVERING: the running step has called modules already. -1: exception. */
 int pp_marks_set_state(pp_state state, bool partial);
 /** Counts steps, and looks for layers again at a step's end so many ns later; -1: exception. */

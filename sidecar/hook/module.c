@@ -570,6 +570,23 @@ static PyObject *m_hook(PyObject *self, PyObject *args)
     return rc < 0 ? NULL : none();
 }
 
+static PyObject *m_note_hook(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *table, *key;
+    int kind;
+    if (!PyArg_ParseTuple(args, "OOi", &table, &key, &kind))
+        return NULL;
+    return pp_hooks_add(table, key, (pp_kind)kind, Py_True) < 0 ? NULL : none();
+}
+
+static PyObject *m_signature(PyObject *self, PyObject *signature)
+{
+    (void)self;
+    pp_marks_signature(signature);
+    return none();
+}
+
 static PyObject *m_unhook(PyObject *self, PyObject *key)
 {
     (void)self;
@@ -754,7 +771,11 @@ static PyMethodDef functions[] = {
     {"ranges_end", m_ranges_end, METH_NOARGS, "Puts back what torch calls for them."},
     {"engine_end", m_engine_end, METH_NOARGS, "Marks it no more."},
     {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
-    {"unhook", m_unhook, METH_O, "Takes out what has this key."},
+    {"note_hook", m_note_hook, METH_VARARGS,
+     "Puts True into a table of torch's that says something of the hook with this key, as long as "
+     "it is there."},
+    {"unhook", m_unhook, METH_O, "Takes out all that has this key."},
+    {"signature", m_signature, METH_O, "What inspect.signature() says of every marker."},
     {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},
     {"iterator", m_iterator, METH_NOARGS, "Weak reference to the iterator that yielded last."},
     {"steps", m_steps, METH_NOARGS, "Steps counted."},

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import sys
+import tempfile
 import time
 import weakref
 
@@ -161,6 +162,73 @@ def compile():
     training = Training()
     training.model = torch.compile(training.model, **compiler.options)
     training.steps(50).tell(**compiler.told())
+
+
+def compile_hooked():
+    """The same with a hook of the user's own in it: torch then looks at what it keeps of everybody's hooks."""
+    compiler, model = Compiler(), net()
+    model[1].register_forward_hook(lambda *_: None)
+    Training(torch.compile(model, **compiler.options)).steps(50).tell(**compiler.told())
+
+
+def symbolic():
+    """A model that is traced within a capture keeps its symbols."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    training = Training().steps(50)
+    graph = make_fx(training.model, tracing_mode="symbolic", _allow_non_fake_inputs=True)(torch.ones(4, 16))
+    training.steps(50).tell(code=graph.code, guards=len(graph.shape_env.guards))
+
+
+def signatures():
+    """As torchrec's lazy modules do, the parameters of every forward hook are counted."""
+    import torch.nn.modules.module as module
+
+    class Lazy(nn.Linear):
+        def forward(self, x):
+            for hook in list(module._global_forward_pre_hooks.values()):
+                assert len(inspect.signature(hook).parameters) == 2
+            return super().forward(x)
+    Training(nn.Sequential(Lazy(16, 16), nn.ReLU(), nn.Linear(16, 1))).steps(100).tell()
+
+
+def own_locals(rate=0.01):
+    """A program keeps its options as the copy of its variables, and changes one there."""
+    options = locals()
+    options["rate"] = 0.5
+    training = Training()
+    training.steps(100).tell(options={name: str(value) for name, value in options.items()})
+
+
+def made_functions():
+    """Functions that a forward makes go, with what they hold."""
+    class Thing:
+        pass
+    things = []
+
+    class Makes(nn.Linear):
+        def forward(self, x):
+            thing = Thing()
+            things.append(weakref.ref(thing))
+
+            class Same(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x * 1.0
+
+                @staticmethod
+                def backward(ctx, gradient):
+                    return gradient if thing else None
+            return Same.apply(super().forward(x))
+    training = Training(nn.Sequential(Makes(16, 16), nn.Linear(16, 1))).steps(60)
+    gc.collect()
+    training.tell(alive=sum(thing() is not None for thing in things[:-2]))
+
+
+def closed_descriptors():
+    """As a daemon does, all descriptors but the first three are closed; then files are opened."""
+    os.closerange(3, 256)
+    files = [tempfile.TemporaryFile() for _ in range(20)]
+    Training().steps(100).tell(sizes=[os.fstat(file.fileno()).st_size for file in files])
 
 
 def compile_late():

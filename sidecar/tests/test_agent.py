@@ -377,13 +377,15 @@ def test_a_host_that_is_too_long_is_refused(probe, server):
 def test_few_descriptors_may_be_open(probe, server):
     """libwebsockets keeps memory for each that the limit allows, of which containers often have a million."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard <= 1024:
+        pytest.skip("no more may be open here")
     probe.under = ["prlimit", f"--nofile={hard}:{hard}"]
     connect(probe, server)
     until(lambda: server.connections, "a connection")
     with open(f"/proc/{probe.agent.pid}/limits", encoding="utf-8") as limits:
         soft = re.search(r"Max open files +(\d+)", limits.read())[1]
     probe.finish()
-    assert int(soft) <= 1024 < hard
+    assert int(soft) <= 1024
 
 
 def test_token_is_read_anew(probe, server):

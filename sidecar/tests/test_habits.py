@@ -30,7 +30,8 @@ def both(probe, python, habit):
     return told(alone), told(result), batches
 
 
-@pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom", "cleared", "several", "kept"])
+@pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom", "cleared", "several", "kept",
+                                   "signatures", "own_locals", "made_functions"])
 def test_goes_on(probe, python, habit):
     alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone and hooked["losses"]
@@ -68,6 +69,22 @@ def test_a_compiled_model_is_one_layer(probe, python):
     assert compiled(probe, python, "compile") == {("Sequential", "Sequential"): {0, 1}, **OUTSIDE}
     layers = layers_of(probe.batches()).values()
     assert {layer["name"]: layer["whole"] for layer in layers if "whole" in layer} == {"Sequential": NO_KERNELS}
+
+
+def test_compiled_code_with_a_users_hook_is_not_compiled_anew(probe, python):
+    assert compiled(probe, python, "compile_hooked")
+
+
+def test_a_traced_model_keeps_its_symbols(probe, python):
+    if torch_of(python) < (2, 4):
+        pytest.skip("a torch without this tracer")
+    alone, hooked, _ = both(probe, python, "symbolic")
+    assert hooked == alone
+
+
+def test_files_under_numbers_that_were_the_hooks_are_left_alone(probe, python):
+    alone, hooked, _ = both(probe, python, "closed_descriptors")
+    assert hooked == alone and set(hooked["sizes"]) == {0}
 
 
 def test_a_model_compiled_within_a_capture(probe, python):

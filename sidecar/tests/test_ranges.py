@@ -1,7 +1,7 @@
 """Ranges that the program marks are rows by their names (ranges.py)."""
 import pytest
 from conftest import HERE, layers_of, plain, run, sampled, told, torch_of
-from test_patterns import about, calls_of, ms_of, numbered, numbers, slow_ms
+from test_patterns import IN_FULL, about, calls_of, ms_of, numbered, numbers, quick_ms, quick_of, slow_ms
 
 PROGRAM = str(HERE / "ranges.py")
 COUNT = 100
@@ -10,12 +10,13 @@ TYPE, REST = "(range)", "(ranges of too many names)"
 
 
 def ranges_of(probe, python, pattern, count=COUNT, **settings):
-    """ms and calls of all rows, what the script has, what is in none of its rows, and the names of ranges."""
-    result, batches = sampled(probe, python, PROGRAM, pattern, str(count), **settings)
+    """ms of all rows in quick steps, their calls, what the script has of its quick calls, what is in none of its rows, and the names
+    of ranges."""
+    result, batches = sampled(probe, python, PROGRAM, pattern, str(count), **IN_FULL, **settings)
     assert "0 captures were broken" in probe.log.read_text() and told(result, "loop")["iterations"] == count
-    ms = ms_of(batches)
+    ms, _ = quick_of(batches)
     names = {layer["name"] for layer in layers_of(batches).values() if layer["type"] == TYPE}
-    return ms, calls_of(batches), slow_ms(result), outside_of_rows(batches), names
+    return ms, calls_of(batches), quick_ms(result), outside_of_rows(batches), names
 
 
 def outside_of_rows(batches):
@@ -105,8 +106,8 @@ def test_more_names_than_there_is_room_for(probe, python):
 
 
 def test_nvtx_ranges(probe, python):
-    result, batches = sampled(probe, python, PROGRAM, "nvtx_ranges", str(COUNT))
-    ms, calls, slow = ms_of(batches), calls_of(batches), slow_ms(result)
+    result, batches = sampled(probe, python, PROGRAM, "nvtx_ranges", str(COUNT), **IN_FULL)
+    (ms, _), calls, slow = quick_of(batches), calls_of(batches), quick_ms(result)
     names = {layer["name"] for layer in layers_of(batches).values() if layer["type"] == TYPE}
     assert names == {"load", "model", "compute loss", "in it", "rest"} and is_unchanged(python, "nvtx_ranges", result)
     assert ms["load", "forward"] == about(slow["load"]) and ms["rest", "forward"] == about(slow["later"])

@@ -105,11 +105,15 @@ retention.samples: [0, 3153600000]
 {{- define "precisionprobe.config" -}}
 {{- include "precisionprobe.checkDurations" . }}
 {{- $name := include "precisionprobe.fullname" . }}
+{{- $host := printf "%s.%s.svc" $name .Release.Namespace }}
+{{- if gt (len $host) 110 }}
+{{- fail (printf "agents cannot connect to a host of more than 110 characters: %s: shorten fullnameOverride or the namespace" $host) }}
+{{- end }}
 {{- $chart := dict
   "injection" (dict "image" (include "precisionprobe.image" .) "imagePullPolicy" .Values.image.pullPolicy)
   "postgres" (dict "conninfoFile" "/etc/precisionprobe/postgres/conninfo")
   "http" (dict "tlsPort" 9443 "plainPort" 8080)
-  "ingest" (dict "endpoint" (printf "wss://%s.%s.svc:%v/v1/ingest" $name .Release.Namespace .Values.service.httpsPort))
+  "ingest" (dict "endpoint" (printf "wss://%s:%v/v1/ingest" $host .Values.service.httpsPort))
   "lease" (dict "name" $name)
   "owner" (dict "deployment" $name)
   "webhook" (dict "configurationName" $name "serviceName" $name "reviewServiceName" (include "precisionprobe.reviewService" .) "secretName" (include "precisionprobe.secretName" .))

@@ -35,7 +35,7 @@ static int start_hasty(void **state)
 static int start_patient(void **state)
 {
     return start_with(
-        state, (pp_http_options){.request_timeout = 1000 * MS, .api_timeout = 4 * 1000 * MS});
+        state, (pp_http_options){.request_timeout = 2 * 1000 * MS, .api_timeout = 5 * 1000 * MS});
 }
 
 /** Where a refused token is never forgotten. */
@@ -143,9 +143,9 @@ static void test_an_answer_that_is_late(void **state)
 static void test_an_answer_that_takes_long(void **state)
 {
     fixture *f = *state;
-    client c = open_from(f, "127.0.0.1");
     client slow = open_from(f, "127.0.0.1");
     send_get(&slow, "/api/big");
+    client c = open_from(f, "127.0.0.1");
     expect(&c, "/api/mute", TOKEN, 503, NULL);
     response r = client_response(&slow);
     assert_int_equal(r.status, 200);

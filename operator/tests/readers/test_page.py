@@ -784,36 +784,56 @@ def test_the_port_on_loopback_asks_for_no_login(served, browser):
     connection.close()
 
 
+def change(served, phase, by):
+    """The session's values are newer, and its times so many times as long."""
+    psql(served.conninfo, f"UPDATE session SET phase = '{phase}' WHERE name = '{VARIED}'; UPDATE item SET total_ns = total_ns * {by} FROM session "
+                          f"WHERE uid = session_uid AND name = '{VARIED}'; UPDATE attribution SET revision = revision + 1 FROM session "
+                          f"WHERE uid = session_uid AND name = '{VARIED}'")
+
+
+def costliest(one):
+    return float(one.tab.get_attribute(".costliest [data-sum][data-column=ms_per_step]", "data-sum"))
+
+
 def test_a_session_is_followed_as_it_runs(served, browser):
     """Newer values come by themselves, and its end; what has not changed is not sent again."""
-    def change(phase, by):
-        psql(served.conninfo, f"UPDATE session SET phase = '{phase}' WHERE name = '{VARIED}'; UPDATE item SET total_ns = total_ns * {by} FROM session "
-                              f"WHERE uid = session_uid AND name = '{VARIED}'; UPDATE attribution SET revision = revision + 1 FROM session "
-                              f"WHERE uid = session_uid AND name = '{VARIED}'")
-
-    def costliest():
-        return float(one.tab.get_attribute(".costliest [data-sum][data-column=ms_per_step]", "data-sum"))
-
     answers = []
-    change("Sampling", 1)
+    change(served, "Sampling", 1)
     with contextlib.closing(Page(browser, served.page, "all")) as one:
         one.tab.clock.install()
         one.show(f"session/local/{VARIED}", READY["session"])
         assert one.tab.text_content(".phase") == "Sampling"
-        before = costliest()
+        before = costliest(one)
         one.tab.on("response", lambda answer: answers.append(answer.status))
         with one.tab.expect_response(lambda answer: "/quality" in answer.url):
             one.tab.clock.fast_forward(6000)
         assert set(answers) == {304}
-        change("Succeeded", 2)
+        change(served, "Succeeded", 2)
         one.tab.clock.fast_forward(6000)
         one.tab.wait_for_selector(".phase:text('Succeeded')")
         one.tab.wait_for_selector("#news:text('newer')", state="attached")
-        assert costliest() == 2 * before
+        assert costliest(one) == 2 * before
         answers.clear()
         one.tab.clock.fast_forward(20000)
         assert not answers and not one.said
-    change("Succeeded", 0.5)
+    change(served, "Succeeded", 0.5)
+
+
+def test_the_last_values_wait_for_who_chooses(served, browser):
+    """While a choice has the focus nothing moves under it; afterwards the values are those of the end."""
+    change(served, "Sampling", 1)
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        before = costliest(one)
+        one.tab.focus("#main select, main select")
+        change(served, "Succeeded", 2)
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(".phase:text('Succeeded')")
+        assert costliest(one) == before
+        one.tab.evaluate("document.activeElement.blur()")
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector("#news:text('newer')", state="attached")
+        assert costliest(one) == 2 * before
+    change(served, "Succeeded", 0.5)
 
 
 def following(served, browser, way, ready):

@@ -251,10 +251,13 @@ static int kind_by_name(PyObject *type)
     return kind;
 }
 
-/* Types are remembered, but not all that a program may make, one for each call of a forward. */
+/* Types are remembered, but none that a program has made: with it would stay what its class holds,
+ * tensors and compiled code. */
 int pp_nodes_kind(PyObject *node)
 {
     PyObject *type = (PyObject *)Py_TYPE(node);
+    if (PyType_GetFlags(Py_TYPE(node)) & Py_TPFLAGS_HEAPTYPE)
+        return kind_by_name(type);
     PyObject *known = PyDict_GetItemWithError(kinds, type);
     if (known)
         return (int)PyLong_AsLong(known);

@@ -76,7 +76,8 @@ static int see_sizes(PyObject *tensor, int64_t *to)
     to[RANK] = rank;
     for (Py_ssize_t i = 0; rc == 0 && i < rank && i < DIMENSIONS; i++) {
         PyObject *size = PySequence_GetItem(shape, i);
-        to[SIZES + i] = size ? PyLong_AsLongLong(size) : -1; /* a symbol is no number */
+        /* A symbol is no number, and to make one of it would settle it for whoever traces. */
+        to[SIZES + i] = size && PyLong_CheckExact(size) ? PyLong_AsLongLong(size) : VARIES;
         rc = PyErr_Occurred() ? -1 : 0;
         Py_XDECREF(size);
     }

@@ -61,6 +61,7 @@ static struct {
     const void *trainer; /* the thread whose steps are counted: as pp_frames_thread has it */
     pp_steps ends;       /* which optimizers' steps end the training's */
     int depth;           /* optimizers open: wrappers call the one they wrap */
+    bool ending;         /* the outermost's hooks behind its step run */
     int closures;        /* of these that are open: what they do is not the optimizer's */
     Py_hash_t outermost; /* the outermost of these */
     bool by_hand;        /* the program says itself where its steps end */
@@ -973,7 +974,10 @@ static int on_optimizer_end(PyObject *optimizer)
     hook.ended = hook.stepped = true;
     hook.stepper = pp_frames_thread();
     note_optimizer(id);
-    return end_optimizer(id, true);
+    hook.ending = true;
+    const int rc = end_optimizer(id, true);
+    hook.ending = false;
+    return rc;
 }
 
 int pp_marks_scaled(void)
@@ -1212,8 +1216,35 @@ static void marker_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+/* inspect knows none of a C function's, and some programs ask it about each hook in torch's tables.
+ */
+static PyObject *signature;
+
+void pp_marks_signature(PyObject *of)
+{
+    PyObject *was = signature;
+    Py_INCREF(of);
+    signature = of;
+    Py_XDECREF(was);
+}
+
+static PyObject *marker_signature(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    PyObject *of = signature ? signature : Py_None;
+    Py_INCREF(of);
+    return of;
+}
+
+static PyGetSetDef marker_members[] = {
+    {"__signature__", marker_signature, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot marker_slots[] = {
     {Py_tp_call, marker_call},
+    {Py_tp_getset, marker_members},
     {Py_tp_dealloc, marker_dealloc},
     {0, NULL},
 };
@@ -1334,7 +1365,7 @@ void pp_marks_communication(PyObject *queue)
 
 bool pp_marks_optimizer_open(void)
 {
-    return hook.depth > 0;
+    return hook.depth > 0 || hook.ending;
 }
 
 int64_t pp_marks_steps(void)

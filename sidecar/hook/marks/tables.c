@@ -11,7 +11,7 @@ typedef struct entry {
     bool away; /* taken out while compiled code runs */
 } entry;
 
-enum { ENTRIES = 16 };
+enum { ENTRIES = 32 };
 
 static entry entries[ENTRIES];
 static int entry_count;
@@ -43,7 +43,7 @@ int pp_hooks_add(PyObject *table, PyObject *key, pp_kind kind, PyObject *hook)
 
 void pp_hooks_remove(PyObject *key)
 {
-    for (int i = 0; i < entry_count; i++) {
+    for (int i = entry_count - 1; i >= 0; i--) {
         entry e = entries[i];
         if (e.key != key)
             continue;
@@ -53,7 +53,6 @@ void pp_hooks_remove(PyObject *key)
         Py_DECREF(e.table);
         Py_DECREF(e.key);
         Py_DECREF(e.hook);
-        return;
     }
 }
 

@@ -34,6 +34,8 @@ static struct {
     uint32_t layer_count;
     atomic_int memory; /* of all of the file: UNTRIED, WHOLE or FULL */
     int fd;
+    dev_t device; /* and inode: of the file behind it */
+    ino_t inode;
     char id[17];
     atomic_bool closed; /* let go; mapped all the same: another thread may be at it */
     char fresh[PATH_MAX];
@@ -98,6 +100,7 @@ static int random_id(char *out, size_t size)
 }
 
 static const char full[] = "the ring directory is full";
+static const char closed[] = "the program has closed a descriptor of the hook's";
 
 enum { UNTRIED, TRYING, WHOLE, FULL };
 
@@ -111,6 +114,14 @@ static int allocate(int fd, size_t size)
     return rc;
 }
 
+/* Whether the descriptor is still the ring's: a program may close all that it did not open, and
+ * then open a file of its own under the number. */
+static bool has_descriptor(void)
+{
+    struct stat now;
+    return fstat(ring.fd, &now) == 0 && now.st_dev == ring.device && now.st_ino == ring.inode;
+}
+
 /* A page that a full volume cannot give would end the process that writes it, so all are asked for
  * before the first is written; by one thread: what the others write meanwhile is lost. */
 static bool get_memory(pp_ring_header *h)
@@ -119,10 +130,10 @@ static bool get_memory(pp_ring_header *h)
     if (!atomic_compare_exchange_strong(&ring.memory, &untried, TRYING))
         return false;
     const int64_t begun = pp_now();
-    const int rc = allocate(ring.fd, PP_RING_SIZE);
+    const int rc = has_descriptor() ? allocate(ring.fd, PP_RING_SIZE) : EBADF;
     pp_ring_cost_add(pp_now() - begun);
     if (rc != 0 && rc != EINTR)
-        pp_copy_text(h->refusal, sizeof h->refusal, full);
+        pp_copy_text(h->refusal, sizeof h->refusal, rc == EBADF ? closed : full);
     atomic_store_explicit(&ring.memory,
                           rc == 0       ? WHOLE
                           : rc == EINTR ? UNTRIED
@@ -177,9 +188,14 @@ static void fill_header(pp_ring_header *h)
 
 static const char *map_file(int fd)
 {
+    struct stat file;
+    if (fstat(fd, &file) < 0)
+        return "the ring cannot be mapped";
     char *base = mmap(NULL, PP_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return "the ring cannot be mapped";
+    ring.device = file.st_dev;
+    ring.inode = file.st_ino;
     ring.header = (pp_ring_header *)(void *)base;
     ring.layers = (pp_ring_layer *)(void *)(base + PP_RING_LAYERS_AT);
     ring.marks = (pp_mark *)(void *)(base + PP_RING_MARKS_AT);
@@ -250,15 +266,16 @@ void pp_ring_close(bool abandon)
     ring.header = NULL;
     (void)munmap(h, PP_RING_SIZE);
     /* The lock belongs to the open file, which the forked child's parent still has. */
-    close(ring.fd);
+    if (has_descriptor())
+        close(ring.fd);
     ring.fd = -1;
 }
 
 void pp_ring_refuse(const char *why)
 {
     pp_ring_header *h = pp_ring();
-    if (h)
-        pp_copy_text(h->refusal, sizeof h->refusal, atomic_load(&ring.memory) == FULL ? full : why);
+    if (h && atomic_load(&ring.memory) != FULL) /* which has said why */
+        pp_copy_text(h->refusal, sizeof h->refusal, why);
 }
 
 uint32_t pp_ring_add_layer(const char *name, const char *type, int64_t parameters)

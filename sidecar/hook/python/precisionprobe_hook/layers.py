@@ -12,6 +12,7 @@ _LIMIT = 4096
 FOLDED = " (all of it)"  # ends the class of a layer that stands for those in it, as there are too many
 _FOLDS = (None, 16, 12, 8, 6, 5, 4, 3, 2, 1, 0)  # depths at which a module stands for all in it, where there are more layers
 _OPTIMIZED = 1  # of a code object's flags: its variables are no dictionary
+_COPIES = frozenset(("locals", "vars", "dir", "exec", "eval", "f_locals"))  # names by which a function gets at the copy of its variables
 _MOST_MODULES = 32768  # that are looked at in a digest
 _DEEPEST = 40  # parents below are none: so many forwards may be open in a thread
 
@@ -53,8 +54,11 @@ def roots(called):
 def _variables(frame):
     """
     The values of a running function's variables. Until Python 3.12 asking for them makes a copy that the function keeps
-    until it returns, with all that is in it: one that nobody else has is emptied.
+    until it returns, with all that is in it: one that nobody else has is emptied. A function that may have asked for its
+    own copy before is not asked: what it has written there would be written over.
     """
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & _OPTIMIZED and not _COPIES.isdisjoint(frame.f_code.co_names):
+        return []
     space = frame.f_locals
     values = list(space.values())
     if type(space) is dict and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(space) <= 3:

@@ -5,6 +5,7 @@ without the GIL; it registers one global forward pre-hook, and the training's th
 rest as its next forward begins (settle): no hook table is changed while torch walks it.
 """
 import atexit
+import inspect
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ _CALL_COST = 3000  # ns: what a hooked module call costs where it cannot be meas
 _FORKED = "forked from a process that had imported torch: spawn it"
 
 _MARKER = type(_marks.marker(_marks.CALL))
+_marks.signature(inspect.signature(lambda module, arguments: None))
 
 
 class _Probe:
@@ -157,14 +159,9 @@ class _Probe:
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
         tables = self.torch.nn.modules.module
-        self.marks = [_Hook(tables._global_forward_pre_hooks, _marks.ENTER),
-                      _Hook(tables._global_forward_hooks, _marks.LEAVE)]
         always = getattr(tables, "_global_forward_hooks_always_called", None)  # torch >= 2.0
-        if always is not None:
-            always[self.marks[1].id] = True
-        with_kwargs = getattr(tables, "_global_forward_hooks_with_kwargs", None)  # torch >= 2.0
-        if with_kwargs is not None:
-            with_kwargs[self.marks[1].id] = True
+        self.marks = [_Hook(tables._global_forward_pre_hooks, _marks.ENTER),
+                      _Hook(tables._global_forward_hooks, _marks.LEAVE, always, _with_kwargs(tables))]
         _marks.exceptions(always is not None)
         self.spans.install(self.again())
         self.mark_compiler()
@@ -431,12 +428,8 @@ class _Probe:
         self.profilers.remove()
         self.remove_records()
         self.isolation.end()
-        tables = self.torch.nn.modules.module
         while self.marks:
-            hook = self.marks.pop()
-            hook.remove()
-            getattr(tables, "_global_forward_hooks_always_called", {}).pop(hook.id, None)
-            getattr(tables, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
+            self.marks.pop().remove()
         self.placed.clear()
         _marks.clear()
         self.tables.clear()
@@ -542,17 +535,11 @@ class _Probe:
         tables = self.torch.nn.modules.module
         if not self.records:
             self.records = [_Hook(tables._global_forward_pre_hooks, _marks.RECORD_CALL),
-                            _Hook(tables._global_forward_hooks, _marks.RECORD_RETURN)]
-            with_kwargs = getattr(tables, "_global_forward_hooks_with_kwargs", None)  # torch >= 2.0
-            if with_kwargs is not None:
-                with_kwargs[self.records[1].id] = True
+                            _Hook(tables._global_forward_hooks, _marks.RECORD_RETURN, _with_kwargs(tables))]
 
     def remove_records(self):
-        tables = self.torch.nn.modules.module
         while self.records:
-            hook = self.records.pop()
-            hook.remove()
-            getattr(tables, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
+            self.records.pop().remove()
 
     def calibrate(self):
         """What a hooked module call costs outside our callables: torch's slower way of calling."""
@@ -636,12 +623,20 @@ def _until_gone(module, drop=_marks.drop):
 class _Hook:
     """A hook of ours in one of torch's global tables, under an id that torch gives to no other."""
 
-    def __init__(self, table, kind):
+    def __init__(self, table, kind, *notes):
+        """`notes`: tables in which torch notes how hooks are called, None where it has none."""
         self.id = sys.modules["torch.utils.hooks"].RemovableHandle(table).id
         _marks.hook(table, self.id, kind)
+        for each in notes:
+            if each is not None:
+                _marks.note_hook(each, self.id, kind)
 
     def remove(self):
         _marks.unhook(self.id)
+
+
+def _with_kwargs(tables):
+    return getattr(tables, "_global_forward_hooks_with_kwargs", None)  # torch >= 2.0
 
 
 def _take_out(*tables):
