@@ -32,7 +32,7 @@ def run(folder, python, model, seed, seconds, *options, sampled=0, **settings):
     laid = driver.lay_out(BUILT, str(folder / "driver"), timeline, **settings)
     command = [os.environ["PP_CLI"], "run", "--sampling-period", "100us", "--budget", "0.3", "--capture", "2s", *options,
                "-o", str(folder / "out"), "--", python, TRAIN, laid, timeline, model, str(seed), str(seconds), str(folder / "enough")]
-    end = time.monotonic() + 400
+    end = time.monotonic() + 700
     with open(folder / "stdout", "w+") as output, open(folder / "stderr", "w+") as said:
         program = subprocess.Popen(command, stdout=output, stderr=said, env={
             **os.environ, "LD_LIBRARY_PATH": laid, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"],

@@ -27,7 +27,7 @@ MODELS = {"long": (4, (1, 2), (1.0, 4.0)), "short": (9, (1, 4), (0.2, 0.9))}  # 
 # ns of a step's kernels at least: clocks are found to be apart by what goes together within 12 ms either way, and
 # where steps are shorter than that two that are a step further apart go together nearly as well.
 STEP = 25e6
-LONGEST = 240  # s of a training that waits
+LONGEST = 600  # s of a training that waits: on a busy machine captures are far apart
 
 
 class Kernel:
