@@ -121,12 +121,6 @@ static int put_interval(trace *t, const pp_wire_batch *b, const pp_wire_interval
                      v->start, v->duration, args, err);
 }
 
-/* Sums have no times of their own, and replays are none of the training's. */
-static bool is_kept(const pp_wire_batch *b)
-{
-    return !b->grid.cell && !b->capture.dwell;
-}
-
 static void begin_by(trace *t, int64_t at)
 {
     t->start = t->start == 0 || at < t->start ? at : t->start;
@@ -137,7 +131,7 @@ static int find_start(void *user, const pp_wire_batch *b, pp_error *err)
 {
     trace *t = user;
     (void)err;
-    if (!is_kept(b))
+    if (!pp_wire_has_order(b))
         return 0;
     begin_by(t, b->capture.start);
     for (size_t i = 0; i < b->step_count; i++)
@@ -153,7 +147,7 @@ static int take_batch(void *user, const pp_wire_batch *b, pp_error *err)
     if (t->rank != PP_TRACE_ALL && t->rank != number_of(&b->process))
         return 0;
     t->world_size = b->process.world_size;
-    if (!is_kept(b))
+    if (!pp_wire_has_order(b))
         return 0;
     if (name_process(t, &b->process, err) < 0)
         return -1;

@@ -1181,6 +1181,11 @@ bool pp_wire_is_pm_only(const pp_wire_batch *batch)
            batch->copies.steps == 0 && batch->memory.count == 0 && batch->memory.steps == 0;
 }
 
+bool pp_wire_has_order(const pp_wire_batch *batch)
+{
+    return !batch->grid.cell && !batch->capture.dwell;
+}
+
 static size_t bytes_of(const pp_strings *texts)
 {
     size_t bytes = 0;

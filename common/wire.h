@@ -422,6 +422,10 @@ bool pp_wire_is_address(const char *text);
  */
 bool pp_wire_is_pm_only(const pp_wire_batch *batch);
 
+/** Whether its steps and intervals are the training's, each at its time: sums in a grid have no
+ * times of their own, and what is replayed is no training. */
+bool pp_wire_has_order(const pp_wire_batch *batch);
+
 /** Makes every stamp of the batch earlier by so many ns: they go on another clock. What PM
  * sampling told keeps its lag, which is the node's own. Fails with PP_ERR_INVALID, and changes
  * nothing, where a stamp would leave the years 2000 to 2099. */

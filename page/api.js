@@ -100,8 +100,9 @@ export const sessions = (namespace, signal) =>
 export const session = (one, signal) => get(at(one), of(one), signal);
 /** Of `below`: layers, quality, kernels, waits, copies, ranks. */
 export async function rows(one, below, signal, enough) {
-  let told = await all(at(one, below), of(one), signal, enough);
-  for (let again = 0; again < AGAIN && torn(told.items); again++) told = await all(at(one, below), of(one), signal, enough);
+  const read = () => all(at(one, below), of(one), signal, enough);
+  let told = await read();
+  for (let again = 0; again < AGAIN && torn(told.items); again++) told = await read();
   return told;
 }
 export const timeline = (one, query, signal) => get(at(one, "timeline"), { ...of(one), ...query }, signal);

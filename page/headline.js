@@ -4,7 +4,7 @@ import { element, section } from "./dom.js";
 import { itemName } from "./names.js";
 import { isLengthened, itemAttributes, metricsOf } from "./places.js";
 import { grade } from "./quality.js";
-import { estimate, gap, metricName, quotient, share, sum, value } from "./values.js";
+import { estimate, gap, markedStep, metricName, quotient, share, sum, value } from "./values.js";
 
 const leastOf = (row) => row.least_ms_per_step ?? row.ms_per_step ?? 0;
 const total = (rows, of) => rows.reduce((before, row) => before + (of(row) ?? 0), 0);
@@ -88,7 +88,7 @@ export function headline(place, quality) {
 /** Of marked steps: what the page has divided, as the API's own columns say it. */
 function markedFacts(row) {
   const steps = row.marked_steps > 0 && row.step_ns !== null;
-  return [["A marked step takes, ms", steps ? quotient(row.step_ns / 1e6 / row.marked_steps, "step_ns / 1e6 / marked_steps", "", row.step_ms_stderr) : gap("no step was marked")],
+  return [["A marked step takes, ms", markedStep(row)],
     ["In which no kernel ran", steps && row.gap_ns !== null ? quotient(row.gap_ns / row.step_ns, "gap_ns / step_ns", "share of 1", null) : gap("kernels were not recorded")]];
 }
 

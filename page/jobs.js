@@ -7,7 +7,7 @@ import { places } from "./places.js";
 import { nameOf, named } from "./sessions.js";
 import { link, sessionLink } from "./state.js";
 import { drawn, scrolling } from "./table.js";
-import { estimate, gap, metricName, quotient, value } from "./values.js";
+import { estimate, gap, markedStep, metricName, value } from "./values.js";
 
 /** [{name, one, row}]: a column for each GPU of each session. */
 async function columnsOf(chosen, signal) {
@@ -20,11 +20,8 @@ async function columnsOf(chosen, signal) {
 }
 
 /** Of the steps without marks, where there were any. */
-function stepOf(row) {
-  if (row.counted_ms_per_step !== null) return estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", "");
-  if (!(row.marked_steps > 0) || row.step_ns === null) return gap("no step was marked");
-  return quotient(row.step_ns / 1e6 / row.marked_steps, "step_ns / 1e6 / marked_steps", "", row.step_ms_stderr);
-}
+const stepOf = (row) => (row.counted_ms_per_step === null ? markedStep(row)
+  : estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", ""));
 
 const ofJob = [["counted_ms_per_step", "ms a step", "", stepOf], ["counted_idle_share", "No kernel ran", "share of 1"], ["memory_peak_bytes", "Memory of torch, peak", "bytes"],
   ["memory_live_bytes", "Left allocated by a step", "bytes"]];

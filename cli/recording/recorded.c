@@ -96,8 +96,8 @@ static const pp_wire_step *step_of(const pp_wire_batch *b, int64_t number)
 
 static int take_order(reading *r, const pp_wire_batch *b, pp_error *err)
 {
-    if (b->grid.cell || b->capture.dwell || r->steps >= STEPS || b->step_count == 0)
-        return 0; /* sums have no times of their own, and replays are none of the training's */
+    if (!pp_wire_has_order(b) || r->steps >= STEPS || b->step_count == 0)
+        return 0;
     if (r->process < 0)
         r->process = b->process.id;
     if (r->process != b->process.id)

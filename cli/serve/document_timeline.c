@@ -11,10 +11,9 @@ typedef struct reading {
     json_t *processes;
 } reading;
 
-/* Times that are sums have no order, and replays are none of the training's. */
 static bool is_kept(const reading *r, const pp_wire_batch *b)
 {
-    return !b->grid.cell && !b->capture.dwell && (r->process < 0 || b->process.id == r->process);
+    return pp_wire_has_order(b) && (r->process < 0 || b->process.id == r->process);
 }
 
 static json_t *known(int64_t value)

@@ -18,10 +18,6 @@ enum {
     MIN_CONNECTIONS = 16,
 };
 
-/** A connection that is kept for its client. Go's end theirs after 90 s without a request, and do
- * not send a POST again that meets the end of ours. */
-#define KEPT_OPEN (120 * SECOND)
-
 static int make_visitors(pp_http_server *server)
 {
     const pp_http_options *o = &server->options;

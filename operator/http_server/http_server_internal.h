@@ -30,6 +30,9 @@ enum {
 
 #define MILLISECOND INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
+/* A connection that is kept for its client. Go's end theirs after 90 s without a request, and do
+ * not send a POST again that meets the end of ours. */
+#define KEPT_OPEN (120 * SECOND)
 #define ANSWER_TIMEOUT (10 * SECOND)     /* for a peer to read its answer */
 #define API_ANSWER_TIMEOUT (30 * SECOND) /* the same of the API's, which are large */
 

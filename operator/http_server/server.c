@@ -7,8 +7,7 @@
 #include <string.h>
 
 enum {
-    HEADERS_AT_ONCE = 512,   /* requests whose headers are in memory */
-    KEEPALIVE_SECONDS = 120, /* as KEPT_OPEN */
+    HEADERS_AT_ONCE = 512, /* requests whose headers are in memory */
     STOP_TURN_MS = 20,
     LINES_A_MINUTE = 10, /* of libwebsockets' errors in the log */
 };
@@ -176,7 +175,7 @@ static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, 
         .port = port,
         .iface = address,
         .protocols = protocols,
-        .keepalive_timeout = KEEPALIVE_SECONDS,
+        .keepalive_timeout = (int)(KEPT_OPEN / SECOND),
         .timeout_secs = (unsigned)handshake_seconds(&server->options),
         .retry_and_idle_policy = &server->retry,
         /* Each vhost makes a context for clients too, and loads the system's authorities for it. */

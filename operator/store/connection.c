@@ -624,9 +624,10 @@ static void wait_for_place(pp_connection *c)
 static bool note_place(pp_connection *c)
 {
     const int place = pp_conninfo_place(&c->info, c->conn);
-    const bool moved = place >= 0 && place != c->place;
-    c->place = moved ? place : c->place;
-    return moved;
+    if (place < 0 || place == c->place)
+        return false;
+    c->place = place;
+    return true;
 }
 
 /* To the first of the places that are left that will have us. */

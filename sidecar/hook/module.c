@@ -556,28 +556,21 @@ static PyObject *m_waits_end(PyObject *self, PyObject *unused)
 static PyObject *m_hook(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *table, *key;
+    PyObject *table, *key, *hook = NULL;
     int kind;
-    if (!PyArg_ParseTuple(args, "OOi", &table, &key, &kind))
+    if (!PyArg_ParseTuple(args, "OOi|O", &table, &key, &kind, &hook))
         return NULL;
     if (kind < 0 || kind >= KINDS) {
         PyErr_SetString(PyExc_ValueError, "no such kind");
         return NULL;
     }
-    PyObject *hook = pp_marks_callable((pp_kind)kind, 0);
+    if (hook)
+        Py_INCREF(hook);
+    else
+        hook = pp_marks_callable((pp_kind)kind, 0);
     const int rc = hook ? pp_hooks_add(table, key, (pp_kind)kind, hook) : -1;
     Py_XDECREF(hook);
     return rc < 0 ? NULL : none();
-}
-
-static PyObject *m_note_hook(PyObject *self, PyObject *args)
-{
-    (void)self;
-    PyObject *table, *key;
-    int kind;
-    if (!PyArg_ParseTuple(args, "OOi", &table, &key, &kind))
-        return NULL;
-    return pp_hooks_add(table, key, (pp_kind)kind, Py_True) < 0 ? NULL : none();
 }
 
 static PyObject *m_signature(PyObject *self, PyObject *signature)
@@ -770,10 +763,8 @@ static PyMethodDef functions[] = {
      "Tells ranges that the program marks while steps are marked; whether their backward, too."},
     {"ranges_end", m_ranges_end, METH_NOARGS, "Puts back what torch calls for them."},
     {"engine_end", m_engine_end, METH_NOARGS, "Marks it no more."},
-    {"hook", m_hook, METH_VARARGS, "Puts a callable of a kind into a table of torch's, by a key."},
-    {"note_hook", m_note_hook, METH_VARARGS,
-     "Puts True into a table of torch's that says something of the hook with this key, as long as "
-     "it is there."},
+    {"hook", m_hook, METH_VARARGS,
+     "Puts a callable of a kind, or what is given, into a table of torch's, by a key."},
     {"unhook", m_unhook, METH_O, "Takes out all that has this key."},
     {"signature", m_signature, METH_O, "What inspect.signature() says of every marker."},
     {"without", m_without, METH_O, "Calls a function while no hook of ours is in any table."},

@@ -629,7 +629,7 @@ class _Hook:
         _marks.hook(table, self.id, kind)
         for each in notes:
             if each is not None:
-                _marks.note_hook(each, self.id, kind)
+                _marks.hook(each, self.id, kind, True)
 
     def remove(self):
         _marks.unhook(self.id)
