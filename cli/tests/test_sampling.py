@@ -218,9 +218,12 @@ def test_averages_are_the_truth(tmp_path):
     for name in driver.METRICS:
         mean = sum(row[name] * row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e9)
         assert abs(job[name]["mean"] - mean) < 0.02, name
+    # Whole percents of the last 100 ms, read about as often: on a busy machine some of the time is read twice and some
+    # never, which the error tells.
     busy = sum(row["ns"] for row in truth["truth"]) / (truth["seconds"] * 1e7)
+    assert abs(job["GPUUtil"]["mean"] + 0.5 - busy) < 1 + 4 * job["GPUUtil"]["standardError"] < 10
     # Averages of windows are told in millionths.
-    assert abs(job["GPUUtil"]["mean"] - busy) < 2 and abs(job["GPUMem"]["mean"] - 4096) < 1e-5
+    assert abs(job["GPUMem"]["mean"] - 4096) < 1e-5
     assert {item["metrics"]["SMActive"]["method"] for item in layers_of(results)} == {"sampling"}
 
 
