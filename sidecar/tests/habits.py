@@ -199,6 +199,53 @@ def own_locals(rate=0.01):
     training.steps(100).tell(options={name: str(value) for name, value in options.items()})
 
 
+def kept_closures():
+    """An optimizer that keeps its closure, which refers to it, goes with the next collection."""
+    class Keeps(torch.optim.SGD):
+        def step(self, closure):
+            self.kept = closure
+            with torch.enable_grad():
+                self.loss = closure()
+            super().step()
+    training, optimizers = Training(), []
+
+    def make():
+        optimizer = Keeps(training.model.parameters(), lr=0.01)
+        optimizers.append(weakref.ref(optimizer))
+
+        def closure():
+            optimizer.zero_grad()
+            loss = training.model(torch.ones(4, 16)).square().sum()
+            loss.backward()
+            return loss
+        for _ in range(4):
+            optimizer.step(closure)
+            training.losses.append(float(optimizer.loss.detach()).hex())
+    for _ in range(40):
+        make()
+    gc.collect()
+    training.tell(alive=sum(optimizer() is not None for optimizer in optimizers[:-1]))
+
+
+def own_optimizer_hooks():
+    """Hooks of all optimizers that call a module, while the session begins, captures and ends."""
+    seen, reference = [], nn.Linear(16, 1)
+
+    def look(*_):
+        time.sleep(0.002)
+        with torch.no_grad():
+            seen.append(float(reference(torch.ones(1, 16))))
+    torch_optimizer = sys.modules["torch.optim.optimizer"]
+    names = ("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
+    puts = [getattr(torch_optimizer, name) for name in names if hasattr(torch_optimizer, name)]  # torch >= 2.0
+    for put in puts:
+        put(look)
+    training = Training().steps(20)
+    for put in puts * 2:
+        put(look)  # behind those of a hook that came meanwhile, and one more, for which torch walks on
+    training.steps(40, seconds=3).tell(same=len(set(seen)))
+
+
 def made_functions():
     """Functions that a forward makes go, with what they hold."""
     class Thing:
@@ -354,6 +401,12 @@ def compile_and_drop():
 def export():
     training = Training().steps(50)
     program = torch.export.export(training.model, (torch.ones(4, 16),))
+    training.steps(50).tell(nodes=len(list(program.graph.nodes)))
+
+
+def export_draft():
+    training = Training().steps(50)
+    program = torch.export.draft_export(training.model, (torch.ones(4, 16),))
     training.steps(50).tell(nodes=len(list(program.graph.nodes)))
 
 

@@ -31,10 +31,18 @@ def both(probe, python, habit):
 
 
 @pytest.mark.parametrize("habit", ["find_spec", "patched_threads", "rebuild", "fast_path", "oom", "cleared", "several", "kept",
-                                   "signatures", "own_locals", "made_functions"])
+                                   "signatures", "own_locals", "made_functions", "kept_closures"])
 def test_goes_on(probe, python, habit):
     alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone and hooked["losses"]
+    assert sum(len(b["steps"]["number"]) for b in batches) > 0, probe.log.read_text()
+
+
+def test_a_session_may_end_while_torch_walks_its_hooks(probe, python):
+    """A program's own hook of optimizers calls a module, where nothing of theirs may be taken out."""
+    alone = plain(python, HABITS, "own_optimizer_hooks")
+    result, batches = sampled(probe, python, HABITS, "own_optimizer_hooks", durationSeconds=1)
+    assert said(result) == said(alone) and told(result) == told(alone)
     assert sum(len(b["steps"]["number"]) for b in batches) > 0, probe.log.read_text()
 
 
@@ -120,11 +128,12 @@ def test_compiled_by_inductor(probe, python):
     assert compiled(probe, python, "compile_inductor") == {("Sequential", "Sequential"): {0, 1}, **OUTSIDE}
 
 
-def test_stands_aside_from_export(probe, python):
+@pytest.mark.parametrize("habit, since", [("export", (2, 4)), ("export_draft", (2, 7))])
+def test_stands_aside_from_export(probe, python, habit, since):
     """Nothing is captured, refused or warned of because of the hook; and the agent says why."""
-    if torch_of(python) < (2, 4):
-        pytest.skip("a torch without this compiler")
-    alone, hooked, batches = both(probe, python, "export")
+    if torch_of(python) < since:
+        pytest.skip("a torch without this exporter")
+    alone, hooked, batches = both(probe, python, habit)
     assert hooked == alone
     assert "torch.export is in use" in probe.log.read_text()
     assert sum(len(b["steps"]["number"]) for b in batches) > 0

@@ -107,9 +107,9 @@ def test_the_limit_of_pauses(probe, python):
 
 def test_pauses_are_no_part_of_the_duration(probe, python):
     """Replays take longer than the session, and are let end."""
-    batches = replayed(probe, python, "plain", duration=1, dwellMs=100)
+    batches = replayed(probe, python, "plain", duration=2, dwellMs=200)
     layers = {layer["name"] for layer in layers_of(training(batches)).values()}
-    assert paused(batches) > 1500
+    assert paused(batches) > 3000
     assert dwells(batches) | set(left_out(batches)) == {(name, phase) for name in layers for phase in (FORWARD, BACKWARD)}
 
 

@@ -105,9 +105,18 @@ static int span_set(PyObject *self, PyObject *name, PyObject *value)
     return PyObject_SetAttr(((const span *)self)->original, name, value);
 }
 
+/* An optimizer that keeps its closure is a cycle through here, for the collector to find. It is
+ * broken elsewhere: one that has nothing to call could not be called. */
+static int span_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(((span *)self)->original);
+    return 0;
+}
+
 static void span_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     Py_XDECREF(((span *)self)->original);
     release(self);
@@ -117,17 +126,14 @@ static void span_dealloc(PyObject *self)
 static PyMethodDef span_methods[] = {{"__reduce_ex__", span_reduce, METH_O, NULL}, {0}};
 
 static PyType_Slot span_slots[] = {
-    {Py_tp_methods, span_methods},
-    {Py_tp_call, span_call},
-    {Py_tp_descr_get, span_bind},
-    {Py_tp_getattro, span_get},
-    {Py_tp_setattro, span_set},
-    {Py_tp_dealloc, span_dealloc},
-    {0, NULL},
+    {Py_tp_methods, span_methods},   {Py_tp_call, span_call},       {Py_tp_descr_get, span_bind},
+    {Py_tp_getattro, span_get},      {Py_tp_setattro, span_set},    {Py_tp_dealloc, span_dealloc},
+    {Py_tp_traverse, span_traverse}, {Py_tp_free, PyObject_GC_Del}, {0, NULL},
 };
 
 static PyType_Spec span_spec = {"precisionprobe_hook._marks.Span", sizeof(span), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, span_slots};
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                                span_slots};
 
 /* Python 3.8's limited API makes no type whose objects have weak references; a class of Python's
  * own has them. */

@@ -32,7 +32,8 @@ class Regions:
         self.any = False
         self.armed = False
         _before(torch, "compile", self.arm)
-        _before(sys.modules.get("torch.export"), "export", lambda: stand_aside(WHY))
+        for name in ("export", "export_for_training", "draft_export"):
+            _before(sys.modules.get("torch.export"), name, lambda: stand_aside(WHY))
 
     def arm(self):
         """Has every callable that the compiler is about to return wrapped."""

@@ -12,7 +12,7 @@ import time
 import weakref
 
 from precisionprobe_hook import (_marks, compiling, devices, engine, insides, layers, memory, position, profilers, provenance, ranges, replay,
-                                 settings, spans, waits)
+                                 settings, spans, waits, walks)
 
 _IDLE, _COUNT, _SAMPLE = 0, 1, 2
 _SEVERAL = "modules are on several GPUs"
@@ -99,7 +99,9 @@ class _Probe:
     # ---- called from C, in the training's thread ----
 
     def settle(self):
-        """Carries out the mode: a forward is beginning, so no table is being walked."""
+        """Carries out the mode: a forward is beginning, so no table of forwards' hooks is being walked."""
+        if self.walked():
+            return  # a forward in somebody's own hook of optimizers: the next one settles
         early, self.early = self.early, False
         self.remove_layers()
         mode = _marks.mode()
@@ -438,9 +440,12 @@ class _Probe:
         """Takes all out. An optimizer's hooks stay, and do nothing, while torch walks them."""
         self.remove_layers()
         self.remove_entry()
-        if not _marks.optimizer_open():
+        if not _marks.optimizer_open() and not self.walked():
             self.remove_optimizer()
         _marks.set_state(_marks.OFF)
+
+    def walked(self):
+        return walks.walked(sys.modules["torch.optim.optimizer"], _MARKER)
 
     def remove_entry(self):
         """All of ours among the forward hooks, also what an error left there before its handle was kept."""
