@@ -13,6 +13,8 @@ const COUNTED = "counted_ms_per_step", MARKED = "marked_ms_per_step";
 const TIMES = { ms_per_step: "Time, ms a step", busy_ms_per_step: "Busy, ms a step" };
 const STEPS = { [COUNTED]: "A step, ms", [MARKED]: "A marked step, ms" };
 const UNLIKE = { method: "the methods differ", source: "the sources differ", basis: "one is a mean over busy, the other over elapsed time" };
+const FEW_CAPTURES = 3;
+const LONG_NS = 1e10; // longer than what is alike in a capture lasts
 const SAME_PEAK = 0.005; // of a peak, by which two of GPUs of one model may differ
 const nameOfWhat = (what) => TIMES[what] || STEPS[what] || metricName(what);
 
@@ -43,11 +45,14 @@ function otherGpu(a, b) {
   return "";
 }
 
+/** Of what a metric's standard error is an estimate of: of windows one after the other, or of the steps that its row's times are by; samples are many. */
+const freedomOf = (row, one) => (one.method === "job" ? Math.max(one.windows - 1, 1) : one.method === "records" ? row.busy_ms_per_step_freedom : null);
+
 /** {key: {row, told: {metric: estimate}}} of a place's items; of levels of the whole GPU the job's alone. */
 function itemsOf(place) {
   const found = new Map();
   for (const row of place.job ? [...place.rows, place.job] : place.rows) {
-    const told = Object.entries(row.metrics).filter(([, one]) => row.kind === "job" || one.method !== "job");
+    const told = Object.entries(row.metrics).filter(([, one]) => row.kind === "job" || one.method !== "job").map(([name, one]) => [name, { ...one, freedom: freedomOf(row, one) }]);
     found.set(itemKey(row), { row, told: new Map([...timesOf(row), ...told]) });
   }
   return found;
@@ -150,11 +155,18 @@ function list(items, only, onchoose) {
     summary(items), table(now ? items.filter((one) => one.what === now) : items)];
 }
 
+/** In which steps were marked; one that is long is as good as several, and 0 here. */
+const capturesOf = ({ job }) => (!job || (job.captures === 1 && job.step_ns >= LONG_NS) ? 0 : job.captures ?? 0);
+
 /** What makes a comparison say little, though each value may be compared. */
 function strangers([{ place: a }, { place: b }], items) {
   const said = [];
   if (!items.some((one) => one.row.kind === "layer" && one.a && one.b)) said.push("They have no layer in common: these are different trainings, or another model.");
-  if (peaksOf(a).size === 0 !== (peaksOf(b).size === 0)) said.push("Of one the GPU's peaks are not known, so whether both ran on GPUs of one model is not, either.");
+  if (peaksOf(a).size === 0 && peaksOf(b).size === 0) said.push("The GPUs' peaks are not known, so whether both ran on GPUs of one model is not, either.");
+  else if (peaksOf(a).size === 0 || peaksOf(b).size === 0) said.push("Of one the GPU's peaks are not known, so whether both ran on GPUs of one model is not, either.");
+  const captures = [a, b].map(capturesOf), least = Math.min(...captures);
+  if (least === 1) said.push("How captures differ a single one does not say, so some marks of times may be chance.");
+  else if (least > 1 && least <= FEW_CAPTURES) said.push(`${captures.join(" and ")} captures say little of how captures differ, so of times only large differences are told.`);
   return said.length ? element("p", { class: "problem" }, said.join(" ")) : null;
 }
 

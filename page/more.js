@@ -17,12 +17,14 @@ const VIEWS = {
     "own_ms_per_step", "own_stderr_ms", "others_own_ms_per_step"], keys: ["process"] },
 };
 
+const NO_LAYER = "of no layer"; // an optimizer's kernels, and what runs outside of modules
+
 const UNITS = { share: "share of 1", share_of_steps: "share of 1", bytes_per_step: "bytes" };
 
 function table(name, told) {
   const { title, sort, columns, keys } = VIEWS[name];
   const column = (one) => (TEXTS.has(one)
-    ? { name: one, title: one, cell: (row) => (row[one] === "" || row[one] === null ? gap("not told apart") : String(row[one])), order: (row) => row[one] }
+    ? { name: one, title: one, cell: (row) => (row[one] === "" || row[one] === null ? gap(one === "layer" ? NO_LAYER : "not told apart") : String(row[one])), order: (row) => row[one] }
     : { name: one, title: one.replaceAll("_", " "), number: true, order: (row) => row[one],
       cell: (row) => (one === "line" && row.line === 0 ? gap("not known") : value(row, one, UNITS[one])) });
   return sortable(columns.map(column), told, { caption: title, head: columns[0], sort,

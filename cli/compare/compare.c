@@ -5,12 +5,16 @@
 #include "common/array.h"
 #include "common/cleanup.h"
 #include "common/metric.h"
+#include "common/student.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* As much as rounding may make of a peak; models differ by more. */
 #define SAME_PEAK 0.005
+
+/* Longer than what is alike in a capture lasts, as a GPU's clock. */
+#define LONG_NS 1e10
 
 static const char another_model[] = "the GPUs are of different models";
 static const char another_method[] = "the methods differ";
@@ -34,7 +38,7 @@ static void make_difference(pp_compared *c, double freedom)
         c->reason = no_error;
     } else if (c->difference_error > 0) {
         c->z = c->difference / c->difference_error;
-        c->p = pp_significance_p(c->z, freedom);
+        c->p = pp_student_p(c->z, freedom);
     } else {
         c->reason = "no standard error above 0 is known";
     }
@@ -70,8 +74,8 @@ static bool compare_time(const json_t *a, const json_t *b, const char *key, cons
     if (*unlike)
         c.reason = unlike;
     else
-        make_difference(&c, pp_significance_freedom(c.error, number(a, freedom), c.other_error,
-                                                    number(b, freedom)));
+        make_difference(
+            &c, pp_student_freedom(c.error, number(a, freedom), c.other_error, number(b, freedom)));
     *ret = c;
     return true;
 }
@@ -88,9 +92,22 @@ static bool differ(const json_t *a, const json_t *b, const char *key, const char
     return true;
 }
 
-static bool compare_metric(const json_t *a, const json_t *b, const pp_metric_info *info,
+/* Of what a metric's standard error is an estimate of: of windows one after the other, or of the
+ * steps that the row's times are by; samples are many. */
+static double freedom_of(const json_t *item, const json_t *metric)
+{
+    const char *method = pp_results_text(metric, "method");
+    if (strcmp(method, "job") == 0)
+        return fmax(number(metric, "windows") - 1, 1);
+    return strcmp(method, "records") == 0 ? number(item, "busyMillisecondsPerStepFreedom")
+                                          : (double)INFINITY;
+}
+
+static bool compare_metric(const pp_compared_item *of, const pp_metric_info *info,
                            const char *unlike, pp_compared *ret)
 {
+    const json_t *a = pp_json_get(of->item, "metrics", info->spec_name, NULL);
+    const json_t *b = pp_json_get(of->other, "metrics", info->spec_name, NULL);
     pp_compared c = unknown(info->column, info->unit, info->shown);
     c.value = number(a, "mean");
     c.other = number(b, "mean");
@@ -103,7 +120,8 @@ static bool compare_metric(const json_t *a, const json_t *b, const pp_metric_inf
     else if (!differ(a, b, "method", another_method, &c) &&
              !differ(a, b, "source", another_source, &c) &&
              !differ(a, b, "basis", another_basis, &c))
-        make_difference(&c, (double)INFINITY);
+        make_difference(&c, pp_student_freedom(c.error, freedom_of(of->item, a), c.other_error,
+                                               freedom_of(of->other, b)));
     *ret = c;
     return true;
 }
@@ -143,7 +161,7 @@ static int compare_values(pp_compared_item *to, const char *unlike, pp_error *er
         const json_t *a = pp_json_get(to->item, "metrics", info->spec_name, NULL);
         const json_t *b = pp_json_get(to->other, "metrics", info->spec_name, NULL);
         if (!is_repeated(a, of_job) && !is_repeated(b, of_job) &&
-            compare_metric(a, b, info, unlike, &c) && add_value(to, &room, &c, err) < 0)
+            compare_metric(to, info, unlike, &c) && add_value(to, &room, &c, err) < 0)
             return -1;
     }
     return 0;
@@ -221,6 +239,13 @@ static bool is_unknown(const json_t *gpu)
     return !*pp_results_text(gpu, "chip");
 }
 
+/* A long one is as good as several. */
+static long long captures_of(const json_t *gpu)
+{
+    const long long captures = json_integer_value(json_object_get(gpu, "captures"));
+    return captures == 1 && number(gpu, "stepNs") >= LONG_NS ? 0 : captures;
+}
+
 /* By what their drivers said of them, or by their peaks, which follow from that. */
 static void compare_models(pp_compared_gpu *to, const json_t *gpu, const json_t *other)
 {
@@ -229,6 +254,8 @@ static void compare_models(pp_compared_gpu *to, const json_t *gpu, const json_t 
     (void)snprintf(to->chips[1], sizeof to->chips[1], "%s", b);
     to->unknown[0] = is_unknown(gpu);
     to->unknown[1] = is_unknown(other);
+    to->captures[0] = captures_of(gpu);
+    to->captures[1] = captures_of(other);
     if (*a && *b) {
         to->unlike = strcmp(a, b) == 0 ? "" : another_model;
         return;

@@ -32,8 +32,9 @@ typedef struct pp_compared_gpu {
     const char *gpu, *other; /**< UUIDs; "": none named, NULL: the training has no such GPU */
     const char *unlike;      /**< why nothing of them is compared: another model; "" */
     char chips[2][128];
-    bool unknown[2];  /**< neither the GPU's model nor a peak of it is known */
-    pp_compared step; /**< time of the whole step; quantity NULL: neither tells it */
+    bool unknown[2];       /**< neither the GPU's model nor a peak of it is known */
+    long long captures[2]; /**< in which steps were marked; 0: not known, or one of 10 s and more */
+    pp_compared step;      /**< time of the whole step; quantity NULL: neither tells it */
 } pp_compared_gpu;
 
 typedef struct pp_comparison {

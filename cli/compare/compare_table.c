@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { ONLY_LISTED = 20 }; /* names of layers that one training alone has */
+enum { ONLY_LISTED = 20, FEW_CAPTURES = 3 }; /* names of layers that one training alone has */
 
 static const char *heading_of(const pp_compared *v)
 {
@@ -171,6 +171,20 @@ static void print_gpus(FILE *to, const pp_compared_gpu *g)
                       g->chips[1]);
 }
 
+/* How sure times are is by how captures differ, which few of them do not say well. */
+static void print_captures(FILE *to, const pp_compared_gpu *g)
+{
+    const long long a = g->captures[0], b = g->captures[1], least = a < b ? a : b;
+    if (least < 1 || least > FEW_CAPTURES)
+        return;
+    (void)fprintf(to, "captures: %lld, other %lld; ", a, b);
+    (void)fputs(
+        least == 1
+            ? "how captures differ a single one does not say, so some marks may be chance\n"
+            : "so few say little of how captures differ, so only large differences are told\n",
+        to);
+}
+
 static void print_columns(FILE *to, const pp_compared_gpu *g)
 {
     (void)fprintf(to, "%-16s %11s %11s %11s %11s %9s\n", "", "this", "other", "difference", "±",
@@ -211,6 +225,7 @@ void pp_compare_table_print(FILE *to, const pp_comparison *c, bool all)
         c->training->name, c->other->name, c->marked, c->compared, 100 * PP_SIGNIFICANCE_LEVEL);
     for (size_t i = 0; i < c->n_gpus; i++) {
         print_gpus(to, &c->gpus[i]);
+        print_captures(to, &c->gpus[i]);
         if (c->gpus[i].gpu && c->gpus[i].other)
             print_strangers(to, c, i);
         if (c->gpus[i].gpu && c->gpus[i].other && !*c->gpus[i].unlike)

@@ -25,7 +25,8 @@ static pp_figure_job *job_of(pp_figure_job *jobs, size_t *n, const json_t *row)
                                  .pod = pp_figure_text(row, "pod_name"),
                                  .gpu = pp_figure_text(row, "gpu_uuid"),
                                  .workload = pp_figure_text(row, "workload_name"),
-                                 .step_ms = UNKNOWN};
+                                 .step_ms = UNKNOWN,
+                                 .step_stderr = UNKNOWN};
     for (size_t i = 0; i < *n; i++)
         if (strcmp(jobs[i].session, found.session) == 0 && strcmp(jobs[i].pod, found.pod) == 0 &&
             strcmp(jobs[i].gpu, found.gpu) == 0)
@@ -117,6 +118,8 @@ static int add_row(pp_figure_job *jobs, size_t *n, const json_t *row, pp_error *
     job->step_ms = counted > 0  ? counted
                    : marked > 0 ? pp_figure_number(row, "step_ns") / 1e6 / marked
                                 : (double)NAN;
+    job->step_stderr =
+        pp_figure_number(row, counted > 0 ? "counted_ms_per_step_stderr" : "step_ms_stderr");
     return 0;
 }
 

@@ -37,6 +37,7 @@ typedef struct pp_figure_job {
     const char *session, *pod, *gpu, *workload;
     const json_t *row;       /**< of the whole job; NULL: none */
     double step_ms;          /**< a step; NaN: not known */
+    double step_stderr;      /**< its standard error; NaN: not known */
     pp_figure_layer *layers; /**< in the rows' order */
     size_t count;
     size_t hidden;    /**< layers with time that are not shown */

@@ -101,15 +101,20 @@ static void put_text(FILE *to, const char *text)
     }
 }
 
-static void put_value(FILE *to, const pp_figure_job *job, pp_metric metric, int digits)
+static void put_value(FILE *to, double mean, double error, int digits)
+{
+    if (isnan(mean))
+        (void)fputs(" – |", to);
+    else if (isnan(error))
+        (void)fprintf(to, " %.*f |", digits, mean);
+    else
+        (void)fprintf(to, " %.*f ± %.*f |", digits, mean, digits, error);
+}
+
+static void put_metric(FILE *to, const pp_figure_job *job, pp_metric metric, int digits)
 {
     const pp_figure_value value = pp_figure_value_of(job->row, metric);
-    if (isnan(value.mean))
-        (void)fputs(" – |", to);
-    else if (isnan(value.stderr_))
-        (void)fprintf(to, " %.*f |", digits, value.mean);
-    else
-        (void)fprintf(to, " %.*f ± %.*f |", digits, value.mean, digits, value.stderr_);
+    put_value(to, value.mean, value.stderr_, digits);
 }
 
 static double parameters_of(const pp_figure_job *job)
@@ -138,13 +143,10 @@ void pp_figure_overview_table(const pp_figure_job *jobs, size_t n, FILE *to)
         (void)fputs("| ", to);
         put_text(to, name_of(&jobs[i]));
         (void)fprintf(to, " | %.1f |", parameters_of(&jobs[i]) / million);
-        if (isnan(jobs[i].step_ms))
-            (void)fputs(" – |", to);
-        else
-            (void)fprintf(to, " %.3f |", jobs[i].step_ms);
-        put_value(to, &jobs[i], PP_METRIC_GPU_MEM, 0);
+        put_value(to, jobs[i].step_ms, jobs[i].step_stderr, 3);
+        put_metric(to, &jobs[i], PP_METRIC_GPU_MEM, 0);
         for (size_t m = 0; m < DRAWN; m++)
-            put_value(to, &jobs[i], drawn[m], 1);
+            put_metric(to, &jobs[i], drawn[m], 1);
         (void)fputc('\n', to);
     }
 }

@@ -132,7 +132,7 @@ static json_t *pattern_of(const json_t *members, const char *name)
 /* Sums over the rows that have a value of the kind that is added up. */
 typedef struct value_sums {
     double all, told; /* ns: of all rows, and of those */
-    double value, variance, achieved, windows;
+    double value, error, achieved, windows;
     bool rated; /* each of them tells what it achieved */
     bool sure;  /* each of them has a standard error */
 } value_sums;
@@ -141,7 +141,7 @@ static void add_value(value_sums *s, const json_t *metric, double ns)
 {
     s->told += ns;
     s->value += ns * number_of(metric, "mean");
-    s->variance += pow(ns * number_of(metric, "standardError"), 2);
+    s->error += ns * number_of(metric, "standardError");
     s->sure = s->sure && has_number(metric, "standardError");
     s->achieved += ns * number_of(metric, "achieved");
     s->windows += number_of(metric, "windows");
@@ -160,9 +160,9 @@ static json_t *metric_object(const json_t *like, const value_sums *s)
     const bool told = s->told > 0 && s->told >= TOLD * s->all;
     json_t *made = json_pack(
         "{so, so, so, ss?, so}", "mean", number_or_null(told, s->value / s->told), "standardError",
-        number_or_null(told && s->sure, sqrt(s->variance) / s->told), "windows",
-        json_real(s->windows), "reason", told ? NULL : "layers in it have no value of their own",
-        "achieved", number_or_null(told && s->rated, s->achieved / s->told));
+        number_or_null(told && s->sure, s->error / s->told), "windows", json_real(s->windows),
+        "reason", told ? NULL : "layers in it have no value of their own", "achieved",
+        number_or_null(told && s->rated, s->achieved / s->told));
     for (size_t k = 0; made && told && k < sizeof kept / sizeof *kept; k++)
         if (json_object_get(like, kept[k]))
             (void)json_object_set(made, kept[k], json_object_get(like, kept[k]));

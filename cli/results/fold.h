@@ -26,8 +26,9 @@ static inline size_t pp_fold_part(const char *name, int depth)
  * together with the one that their first `depth` parts name, phase by phase; `depth` is 1 or more.
  * Times, parameters and live bytes are added up, of peak bytes the highest is kept. A metric has
  * the mean of the layers' values by their time, of one method, source and basis, where these are of
- * 95 % of the time; else it says why not. Its standard error takes those of the layers to be
- * independent. `calls` are those of the module itself, null where it has no row.
+ * 95 % of the time; else it says why not. Its standard error is the most that those of the layers
+ * make: what captures, a clock or pooled kernels are off by is off for all of them. `calls` are
+ * those of the module itself, null where it has no row.
  */
 int pp_results_fold(json_t *results, int depth, pp_error *err);
 

@@ -201,6 +201,30 @@ def test_results_alone_have_no_errors_of_times(alike, tmp_path):
     assert "Freedom" in (alike[0] / "results.json").read_text()
 
 
+@pytest.mark.parametrize("windows, p", [(3, 0.10119), (1e9, 0.033895)])
+def test_few_windows_leave_their_mean_unsure(tmp_path, windows, p):
+    """The job's mean, of windows, three of its standard errors apart: by Student's t, of as many as there are."""
+    results = json.loads((RECORDINGS / "h200/results.json").read_text())
+    job, = (item["metrics"]["SMActive"] for item in results["gpus"][0]["items"] if item["kind"] == "job")
+    assert job["method"] == "job"
+    job["windows"] = windows
+    (tmp_path / "here.json").write_text(json.dumps(results))
+    job["mean"] += 3 * job["standardError"]
+    (tmp_path / "there.json").write_text(json.dumps(results))
+    told = compared(tmp_path / "there.json", tmp_path / "here.json")
+    row, = (row for row in told["items"] if (row["kind"], row["quantity"]) == ("job", "sm_active"))
+    assert row["z"] == pytest.approx(3 / math.sqrt(2), rel=1e-3) and row["p"] == pytest.approx(p, rel=5e-3)
+
+
+def test_few_captures_are_said(tmp_path):
+    results = json.loads((RECORDINGS / "sampling/results.json").read_text())
+    for captures, words in ((2, "captures: 2, other 2; so few say little"), (1, "captures: 1, other 2; how captures differ"), (9, "")):
+        results["gpus"][0]["captures"] = captures
+        (tmp_path / "one.json").write_text(json.dumps(results))
+        text = written(f"--compare={RECORDINGS / 'sampling'}" if captures < 9 else f"--compare={tmp_path / 'one.json'}", tmp_path / "one.json")
+        assert words in text and ("captures:" in text) == bool(words)
+
+
 def test_errors_come_from_the_batches_of_earlier_results(tmp_path):
     """And they are those that are stored today."""
     raw = simulated.training(tmp_path / "run", seed=1).parent / "run.raw"

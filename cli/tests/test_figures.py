@@ -99,6 +99,7 @@ def test_jobs_side_by_side(tmp_path):
     for row in rows[2:4]:
         gpu = json.loads((RECORDINGS / row[0] / "results.json").read_text())["gpus"][0]
         job, = (item["metrics"] for item in gpu["items"] if item["kind"] == "job")
+        assert not gpu["countedSteps"] and row[2] == f"{gpu['stepMs']:.3f} ± {gpu['stepMsStandardError']:.3f}"
         for heading, cell in list(zip(rows[0], row))[4:]:
             value = job.get(heading.split(",")[0])
             assert cell == (f"{METRICS[heading.split(',')[0]] * value['mean']:.1f} ± "

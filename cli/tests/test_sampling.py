@@ -113,7 +113,11 @@ def check_pattern(truth, pattern, said):
         metric = means[name]
         assert metric["source"] == "layers"
         known = busy * sum(row[name] * row["ns"] for row in truth["truth"]) / ns
-        assert abs(metric["mean"]["value"] - known) < 0.01 + 3 * metric["mean"]["standardError"], (name, metric, known)
+        error = metric["mean"].get("standardError")
+        if error is None:  # on a busy machine so few steps may be counted that it is not known how sure their length is
+            assert "standardError" not in pattern["step"]["milliseconds"]
+            error = 0.01
+        assert abs(metric["mean"]["value"] - known) < 0.01 + 3 * error, (name, metric, known)
     dram, bandwidth = means["DRAMActive"], 2 * 3201e6 * 6144 / 8
     assert pattern["gpuModel"] == "NVIDIA H200" and (dram["peak"], dram["peakUnit"]) == (pytest.approx(bandwidth), "bytes per second")
     assert dram["achieved"]["value"] == pytest.approx(dram["mean"]["value"] * bandwidth)

@@ -129,16 +129,17 @@ def print_budget(pairs, args):
         return
     limit = args.limit or (1.0 if args.model == "dlrm" else 0.5)
     for name, key in (("slowdown, session average", "session"), ("slowdown, whole cycles of the budget", "cycles")):
-        kept = [r for r in runs if r[key]]
+        kept = [held for held in ([r for r in p["budget"] if r[key]] for p in pairs) if held]
         if not kept:
             lab.figure(name, None, "%", model=args.model, why="no session held two captures")
             continue
 
-        def drawn():  # what differs among sessions is in the interval, as what differs within them
-            return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"])) for r in lab.redraw(kept))
-        value = statistics.mean(mean_ratio(r[key], r["idle"]) for r in kept)
-        lab.figure(name, value, "%", lab.interval(drawn), limit=limit, model=args.model, budget=args.budget,
-                   capture_s=args.capture, sessions=len(kept), seconds=args.seconds * len(kept),
+        def drawn():  # what differs among pairs, and among sessions, is in the interval, as what differs within them
+            return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"]))
+                                   for held in lab.redraw(kept) for r in lab.redraw(held))
+        value = statistics.mean(mean_ratio(r[key], r["idle"]) for held in kept for r in held)
+        lab.figure(name, value, "%", lab.widened(value, lab.interval(drawn), len(kept)), limit=limit, pairs=len(kept), model=args.model, budget=args.budget,
+                   capture_s=args.capture, sessions=sum(map(len, kept)), seconds=args.seconds * sum(map(len, kept)),
                    sampled_steps=sum(r["steps"] for r in kept))
     captures = [more for r in runs for _, more in r["captures"]]
     whole = sum(r["us"] for r in runs)

@@ -55,12 +55,14 @@ static double error_of(const pp_bound_unit *u)
 void pp_bound_of_units(const pp_bound_unit units[3], bool least, double ret[PP_BOUND_COUNT])
 {
     int first = -1, second = -1, known = 0;
+    double none = 1; /* that none of them is over the line */
     for (int i = 0; i < PP_BOUND_COUNT; i++)
         ret[i] = 0;
     for (int i = 0; i < 3; i++) {
         if (!isfinite(units[i].value))
             continue;
         known++;
+        none *= below((LINE - units[i].value) / error_of(&units[i]));
         if (first < 0 || units[i].value > units[first].value) {
             second = first;
             first = i;
@@ -68,16 +70,14 @@ void pp_bound_of_units(const pp_bound_unit units[3], bool least, double ret[PP_B
             second = i;
         }
     }
-    const double over =
-        first < 0 ? 0 : below((units[first].value - LINE) / error_of(&units[first]));
-    ret[known == 3 && !least ? PP_BOUND_LATENCY : PP_BOUND_UNKNOWN] = 1 - over;
+    ret[known == 3 && !least ? PP_BOUND_LATENCY : PP_BOUND_UNKNOWN] = none;
     if (first < 0)
         return;
     const double leads = second < 0
                              ? 1
                              : below((units[first].value - units[second].value) /
                                      hypot(error_of(&units[first]), error_of(&units[second])));
-    ret[first] += over * leads;
+    ret[first] += (1 - none) * leads;
     if (second >= 0)
-        ret[second] += over * (1 - leads);
+        ret[second] += (1 - none) * (1 - leads);
 }

@@ -40,9 +40,10 @@ typedef struct pp_bound_unit {
 } pp_bound_unit;
 
 /**
- * How likely each bound is, of time in which kernels ran: units[] by TENSOR, FP32, MEMORY; the rest
- * of ret[] is 0 but for LATENCY and UNKNOWN. The sum is 1. `least`: the units' values are lower
- * limits (means over time that may hold idle time), so that they never say LATENCY.
+ * How likely each bound is, of time in which kernels ran: units[] by TENSOR, FP32, MEMORY, whose
+ * errors are apart; the rest of ret[] is 0 but for LATENCY and UNKNOWN. The sum is 1. `least`: the
+ * units' values are lower limits (means over time that may hold idle time), so that they never say
+ * LATENCY.
  */
 void pp_bound_of_units(const pp_bound_unit units[3], bool least, double ret[PP_BOUND_COUNT]);
 

@@ -49,22 +49,27 @@ static pp_bound bound_of_kind(pp_item_kind kind)
                                            : PP_BOUND_COUNT;
 }
 
+/* A group's mean says nothing of one in it. */
+static const pp_bound_unit not_told = {(double)NAN, (double)NAN};
+
 int pp_item_bounds(const pp_estimates *estimates, bool busy, double *likely, pp_error *err)
 {
     const size_t n = estimates->n_items;
     PP_CLEANUP_FREE double *value = calloc(UNITS * n + 1, sizeof *value);
     PP_CLEANUP_FREE double *error = calloc(UNITS * n + 1, sizeof *error);
-    if (!value || !error)
+    PP_CLEANUP_FREE const char **group = calloc(UNITS * n + 1, sizeof *group);
+    if (!value || !error || !group)
         return pp_error_nomem(err);
     for (size_t k = 0; k < UNITS; k++)
         pp_item_values(estimates, busy, pp_bound_metric((pp_bound)k), &value[k * n], &error[k * n],
-                       NULL);
+                       &group[k * n]);
     for (size_t i = 0; i < n; i++) {
         double *of = &likely[i * PP_BOUND_COUNT];
         const pp_bound kind = bound_of_kind(estimates->items[i].kind);
         pp_bound_unit told[UNITS];
         for (size_t k = 0; k < UNITS; k++)
-            told[k] = (pp_bound_unit){value[k * n + i], error[k * n + i]};
+            told[k] =
+                group[k * n + i] ? not_told : (pp_bound_unit){value[k * n + i], error[k * n + i]};
         if (kind == PP_BOUND_COUNT)
             pp_bound_of_units(told, !busy, of);
         else

@@ -16,8 +16,7 @@ typedef struct build {
     const pp_usage_input *in;
     const pp_usage_time *time;
     pp_usage *to;
-    double *factor;      /* of each item */
-    pp_sum_part *errors; /* likewise */
+    double *factor; /* of each item */
 } build;
 
 const char *pp_usage_source_name(pp_usage_source source)
@@ -27,44 +26,35 @@ const char *pp_usage_source_name(pp_usage_source source)
 
 /* ---- bounds ---- */
 
-/* The group that an item's bound is known by: of the unit's metric, or, where it is by none of the
- * units, of the first that has one. `group`: of the items, for each unit. */
-static const char *group_of_bound(const char *const *group, size_t n, size_t item, int bound)
-{
-    if (bound < PP_BOUND_UNITS)
-        return group[(size_t)bound * n + item];
-    for (size_t k = 0; k < PP_BOUND_UNITS; k++)
-        if (group[k * n + item])
-            return group[k * n + item];
-    return NULL;
-}
-
 /* Of time in which kernels ran. Communication that runs beside others is no wait: ranks say what
- * is. */
-static void add_busy(build *b, const double *likely, const char *const *group)
+ * is. Layers near the line are on one side of it together: what values are known no better than,
+ * and what captures are off by, is off for all. */
+static int add_busy(build *b, const double *likely, pp_error *err)
 {
     const pp_usage_time *t = b->time;
+    PP_CLEANUP_FREE pp_sum_chance *chances = calloc(t->n + 1, sizeof *chances);
+    if (!chances)
+        return pp_error_nomem(err);
     for (int k = 0; k < PP_BOUND_COUNT; k++) {
         double share = 0;
         for (size_t i = 0; i < t->n; i++) {
             const double p = likely[i * PP_BOUND_COUNT + (size_t)k];
             b->factor[i] = p;
             share += t->share[i] * p;
-            b->errors[i] =
-                (pp_sum_part){group_of_bound(group, t->n, i, k), t->share[i] * sqrt(p * (1 - p))};
+            chances[i] = (pp_sum_chance){t->share[i], p};
         }
-        const double doubt = pp_sum_variance(b->errors, t->n);
+        const double doubt = pp_sum_of_chances_variance(chances, t->n);
         const double of_time =
             hypot(pp_usage_time_error(t, b->factor), pp_usage_step_error(t, share));
         b->to->bounds[k] = (pp_figure){share, sqrt(doubt + of_time * of_time)};
     }
+    return 0;
 }
 
 /* ---- what units do while they are the bound ---- */
 
 typedef struct unit {
     double *value, *error; /* of items */
-    const char **group;    /* that has an item's value; NULL: the item */
     pp_rate *rate;
     const double *likely; /* that the unit bounds them: of item i at i * PP_BOUND_COUNT */
 } unit;
@@ -74,8 +64,7 @@ typedef struct unit {
 static pp_figure rate_of_unit(build *b, const unit *u)
 {
     const pp_usage_time *t = b->time;
-    double share = 0, sum = 0, of_clocks = 0, of_job = 0;
-    size_t n = 0;
+    double share = 0, sum = 0, of_values = 0, of_clocks = 0, of_job = 0;
     for (size_t i = 0; i < t->n; i++) {
         const double part = t->share[i] * u->likely[i * PP_BOUND_COUNT];
         b->factor[i] = 0;
@@ -85,7 +74,7 @@ static pp_figure rate_of_unit(build *b, const unit *u)
         const double of_clock = part * u->value[i] * r->error;
         share += part;
         sum += part * u->value[i] * r->value;
-        b->errors[n++] = (pp_sum_part){u->group[i], part * u->error[i] * r->value};
+        of_values += pow(part * u->error[i] * r->value, 2);
         of_clocks += r->of_job ? 0 : of_clock * of_clock;
         of_job += r->of_job ? of_clock : 0;
     }
@@ -97,12 +86,11 @@ static pp_figure rate_of_unit(build *b, const unit *u)
             b->factor[i] = likely * (u->value[i] * u->rate[i].value - sum / share) / share;
     }
     const double of_time = pp_usage_time_error(t, b->factor);
-    const double variance = pp_sum_variance(b->errors, n) + of_clocks + of_job * of_job;
+    const double variance = of_values + of_clocks + of_job * of_job;
     return (pp_figure){sum / share, sqrt(variance / (share * share) + of_time * of_time)};
 }
 
-/* `group`: room for each item's, for each unit. */
-static int find_rates(build *b, const double *likely, const char **group, pp_error *err)
+static int find_rates(build *b, const double *likely, pp_error *err)
 {
     const size_t n = b->time->n + 1;
     PP_CLEANUP_FREE double *value = calloc(n, sizeof *value);
@@ -112,9 +100,8 @@ static int find_rates(build *b, const double *likely, const char **group, pp_err
         return pp_error_nomem(err);
     for (int k = 0; k < PP_BOUND_UNITS; k++) {
         const pp_metric metric = pp_bound_metric((pp_bound)k);
-        const char **of = &group[(size_t)k * b->time->n];
-        const unit u = {value, error, of, rate, &likely[k]};
-        pp_item_values(b->in->estimates, b->time->busy, metric, value, error, of);
+        const unit u = {value, error, rate, &likely[k]};
+        pp_item_values(b->in->estimates, b->time->busy, metric, value, error, NULL);
         pp_achieved_rates(b->in->activity, b->in->estimates, metric, rate);
         b->to->rates[k] = rate_of_unit(b, &u);
     }
@@ -194,15 +181,12 @@ static void add_rest(pp_usage *to)
 static int find_bounds(build *b, pp_error *err)
 {
     PP_CLEANUP_FREE double *likely = calloc(b->time->n * PP_BOUND_COUNT + 1, sizeof *likely);
-    PP_CLEANUP_FREE const char **group =
-        calloc(b->time->n * PP_BOUND_UNITS + 1, sizeof(const char *));
-    if (!likely || !group)
+    if (!likely)
         return pp_error_nomem(err);
     if (pp_item_bounds(b->in->estimates, b->time->busy, likely, err) < 0)
         return -1;
-    if (find_rates(b, likely, group, err) < 0)
+    if (find_rates(b, likely, err) < 0 || add_busy(b, likely, err) < 0)
         return -1;
-    add_busy(b, likely, group);
     add_idle(b);
     add_rest(b->to);
     return 0;
@@ -376,10 +360,9 @@ static int find_with(const pp_usage_input *in, const pp_usage_time *time, pp_usa
                      pp_error *err)
 {
     PP_CLEANUP_FREE double *factor = calloc(time->n + 1, sizeof *factor);
-    PP_CLEANUP_FREE pp_sum_part *errors = calloc(time->n + 1, sizeof *errors);
-    if (!factor || !errors)
+    if (!factor)
         return pp_error_nomem(err);
-    build b = {.in = in, .time = time, .to = to, .factor = factor, .errors = errors};
+    build b = {.in = in, .time = time, .to = to, .factor = factor};
     return find(&b, err);
 }
 

@@ -1,18 +1,15 @@
 #include "estimate/pattern/usage_time.h"
 
 #include "common/cleanup.h"
-#include "common/vector.h"
 #include "estimate/activity/marked_steps.h"
+#include "estimate/activity/pauses.h"
+#include "estimate/times/series.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A run of steps that took so many times as long as the median one's holds a pause
- * (counted_steps.c). */
-#define PAUSED 2.0
-
-enum { PHASES = PP_PHASE_IDLE + 1, NO_ITEM = -1 };
+enum { PHASES = PP_PHASE_IDLE + 1, NO_ITEM = -1, LEAST = 2 /* values whose spread is told */ };
 
 typedef struct build {
     const pp_activity *activity;
@@ -22,7 +19,7 @@ typedef struct build {
     bool *uses;            /* of each process */
     pp_marked_step *steps; /* of these, by start */
     size_t n_steps;
-    double *block_steps;               /* how many each block has */
+    uint32_t *blocks;                  /* in which each step is */
     const pp_estimates_item **by_name; /* those that are layers, by name and phase */
     size_t n_by_name;
     int32_t *of_layer; /* item of each layer of the activity in each phase */
@@ -31,102 +28,160 @@ typedef struct build {
 
 /* ---- the step ---- */
 
-/* Mean of what one step takes, of runs of `steps` that took `ns` each, and its standard error as a
- * ratio of two sums (Cochran, Sampling Techniques, 6.3). */
-typedef struct ratio {
-    double steps, ns, steps2, cross, ns2;
-    int64_t n;
-} ratio;
-
-static void add_to_ratio(ratio *r, double steps, double ns)
+static bool is_of_one(const pp_marked_step *a, const pp_marked_step *b)
 {
-    r->steps += steps;
-    r->ns += ns;
-    r->steps2 += steps * steps;
-    r->cross += steps * ns;
-    r->ns2 += ns * ns;
-    r->n++;
+    return a->process == b->process && a->capture == b->capture;
 }
 
-static pp_figure mean_of_ratio(const ratio *r)
+/* Room for so many values of a series. */
+typedef struct values {
+    double *of, *weights;
+    uint32_t *stretch;
+} values;
+
+static int make_values(values *v, size_t n, pp_error *err)
 {
-    pp_figure f = PP_UNKNOWN;
-    if (r->steps <= 0)
-        return f;
-    f.value = r->ns / r->steps;
-    const double n = (double)r->n;
-    const double squares = r->ns2 - 2 * f.value * r->cross + f.value * f.value * r->steps2;
-    if (r->n > 1)
-        f.standard_error = sqrt(fmax(squares, 0) * n / (n - 1)) / r->steps;
-    return f;
+    v->of = calloc(n + 1, sizeof *v->of);
+    v->weights = calloc(n + 1, sizeof *v->weights);
+    v->stretch = calloc(n + 1, sizeof *v->stretch);
+    return v->of && v->weights && v->stretch ? 0 : pp_error_nomem(err);
+}
+
+static void drop_values(values *v)
+{
+    free(v->of);
+    free(v->weights);
+    free(v->stretch);
+}
+
+static double error_of(const values *v, size_t n, bool drawn)
+{
+    const pp_series series = {.n = n,
+                              .values = v->of,
+                              .weights = v->weights,
+                              .stretch = v->stretch,
+                              .least = LEAST,
+                              .drawn = drawn};
+    return pp_series_mean(&series).standard_error;
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+    const pp_activity_run *x = a, *y = b;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+/* Of runs of steps in which nothing was marked, those without a pause, in order; how many. */
+static size_t list_runs(const build *b, double limit, pp_activity_run *ret)
+{
+    const pp_activity *a = b->activity;
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_runs; i++) {
+        const pp_activity_run *run = &a->runs[i];
+        if (b->uses[run->process] && run->steps > 0 && pp_run_step_ns(run) <= limit)
+            ret[n++] = *run;
+    }
+    if (n > 0)
+        qsort(ret, n, sizeof *ret, compare_runs);
+    return n;
 }
 
 /* Steps in which nothing was marked, as the estimates' own mean has them. */
 static int find_counted(build *b, pp_error *err)
 {
-    const pp_activity *a = b->activity;
-    PP_CLEANUP_FREE double *each = calloc(a->n_runs + 1, sizeof *each);
-    if (!each)
-        return pp_error_nomem(err);
-    size_t n = 0;
-    for (size_t i = 0; i < a->n_runs; i++)
-        if (b->uses[a->runs[i].process] && a->runs[i].steps > 0)
-            each[n++] = (double)a->runs[i].duration_ns / (double)a->runs[i].steps;
-    pp_sort_doubles(each, n);
-    ratio r = {0};
-    for (size_t i = 0; n > 0 && i < a->n_runs; i++) {
-        const pp_activity_run *run = &a->runs[i];
-        if (b->uses[run->process] && run->steps > 0 &&
-            (double)run->duration_ns / (double)run->steps <= PAUSED * each[n / 2])
-            add_to_ratio(&r, (double)run->steps, (double)run->duration_ns);
-    }
+    const size_t room = b->activity->n_runs + 1;
+    PP_CLEANUP_FREE pp_activity_run *runs = calloc(room, sizeof *runs);
+    values v = {0};
+    double limit;
+    int rc = runs ? make_values(&v, room, err) : pp_error_nomem(err);
     const pp_estimates *e = b->estimates;
-    b->to->steps = e->counted_steps;
-    b->to->step_ns = (pp_figure){(double)e->counted_ns / (double)e->counted_steps,
-                                 mean_of_ratio(&r).standard_error};
-    return 0;
+    if (rc == 0)
+        rc = pp_pauses_limit(b->activity, b->uses, &limit, err);
+    if (rc == 0) {
+        const size_t n = list_runs(b, limit, runs);
+        for (size_t i = 0; i < n; i++) {
+            v.of[i] = (double)runs[i].duration_ns;
+            v.weights[i] = (double)runs[i].steps;
+            v.stretch[i] = runs[i].process;
+        }
+        b->to->steps = e->counted_steps;
+        b->to->step_ns =
+            (pp_figure){(double)e->counted_ns / (double)e->counted_steps, error_of(&v, n, false)};
+    }
+    drop_values(&v);
+    return rc;
 }
 
 /* What differs from step to step, and where no step was counted the step's time itself. */
-static void find_marked(build *b)
+static int find_marked(build *b, pp_error *err)
 {
-    ratio durations = {0};
+    values v = {0};
     double sum = 0, squares = 0;
+    if (make_values(&v, b->n_steps, err) < 0) {
+        drop_values(&v);
+        return -1;
+    }
     for (size_t i = 0; i < b->n_steps; i++) {
-        const double ns = (double)(b->steps[i].span.end_ns - b->steps[i].span.start_ns);
-        add_to_ratio(&durations, 1, ns);
-        sum += ns;
-        squares += ns * ns;
+        v.of[i] = (double)(b->steps[i].span.end_ns - b->steps[i].span.start_ns);
+        v.weights[i] = 1;
+        v.stretch[i] = i > 0 ? v.stretch[i - 1] + !is_of_one(&b->steps[i - 1], &b->steps[i]) : 0;
+        sum += v.of[i];
+        squares += v.of[i] * v.of[i];
     }
     const double n = (double)b->n_steps;
     b->to->step_sd_ns = n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1)) : (double)NAN;
-    if (b->to->undisturbed)
-        return;
-    b->to->steps = b->estimates->step_count;
-    b->to->step_ns =
-        (pp_figure){b->estimates->step_mean_ns, mean_of_ratio(&durations).standard_error};
+    if (!b->to->undisturbed) {
+        b->to->steps = b->estimates->step_count;
+        b->to->step_ns = (pp_figure){b->estimates->step_mean_ns, error_of(&v, b->n_steps, true)};
+    }
+    drop_values(&v);
+    return 0;
+}
+
+/* Of the mean time in which kernels ran in a step; NaN. */
+static int find_busy_error(const build *b, double *ret, pp_error *err)
+{
+    const pp_activity *a = b->activity;
+    const pp_activity_batch *before = NULL;
+    values v = {0};
+    size_t n = 0;
+    const int rc = make_values(&v, a->n_steps, err);
+    for (size_t i = 0; rc == 0 && i < a->n_steps; i++) {
+        const pp_activity_batch *batch = &a->batches[a->steps[i].batch];
+        if (!b->uses[batch->process] || batch->dwell != 0 || a->steps[i].gap_ns < 0)
+            continue;
+        const bool follows =
+            before && before->process == batch->process && before->capture == batch->capture;
+        v.of[n] = (double)(a->steps[i].duration_ns - a->steps[i].gap_ns);
+        v.weights[n] = 1;
+        v.stretch[n] = n > 0 ? v.stretch[n - 1] + !follows : 0;
+        before = batch;
+        n++;
+    }
+    *ret = rc == 0 ? error_of(&v, n, true) : (double)NAN;
+    drop_values(&v);
+    return rc;
 }
 
 /* Kernels take as long in a marked step as in another, so what is left of an undisturbed one has
  * the errors of both. */
-static void find_idle(build *b)
+static int find_idle(build *b, pp_error *err)
 {
-    const pp_activity *a = b->activity;
     const pp_estimates *e = b->estimates;
+    double of_kernels;
     b->to->idle = PP_UNKNOWN;
     if (e->gap_ns < 0 || e->step_ns <= 0)
-        return;
-    ratio busy = {0};
-    for (size_t i = 0; i < a->n_steps; i++) {
-        const pp_activity_batch *batch = &a->batches[a->steps[i].batch];
-        if (b->uses[batch->process] && batch->dwell == 0 && a->steps[i].gap_ns >= 0)
-            add_to_ratio(&busy, 1, (double)(a->steps[i].duration_ns - a->steps[i].gap_ns));
-    }
+        return 0;
+    if (find_busy_error(b, &of_kernels, err) < 0)
+        return -1;
     const double step = b->to->step_ns.value;
     const double kernels = (double)(e->step_ns - e->gap_ns) / (double)e->step_count;
     const double from_step = kernels * b->to->step_ns.standard_error / step;
-    b->to->idle = (pp_figure){fmin(fmax(1 - kernels / step, 0), 1),
-                              hypot(mean_of_ratio(&busy).standard_error, from_step) / step};
+    b->to->idle =
+        (pp_figure){fmin(fmax(1 - kernels / step, 0), 1), hypot(of_kernels, from_step) / step};
+    return 0;
 }
 
 /* ---- items ---- */
@@ -281,15 +336,10 @@ static size_t step_at(const build *b, int64_t at)
     return from ? from - 1 : 0;
 }
 
-static size_t block_of(const build *b, size_t step)
-{
-    return step * b->to->n_blocks / b->n_steps;
-}
-
 static void add_time(build *b, size_t step, int32_t item, double ns)
 {
     if (b->to->n_blocks > 0)
-        b->to->blocks[(size_t)item * PP_USAGE_BLOCKS + block_of(b, step)] += ns;
+        b->to->blocks[(size_t)item * PP_USAGE_BLOCKS + b->blocks[step]] += ns;
 }
 
 /* To parts of equal length, `by` for each unit of the span that lies in one. */
@@ -400,14 +450,14 @@ static void scale(build *b)
     pp_usage_time *to = b->to;
     double gaps[PP_USAGE_BINS], edges[PP_USAGE_BINS + 1];
     find_gaps(b, gaps);
-    const double *counts = b->block_steps;
     for (size_t i = 0; i < to->n; i++) {
-        double mean = 0, *blocks = &to->blocks[i * PP_USAGE_BLOCKS];
+        double sum = 0, *blocks = &to->blocks[i * PP_USAGE_BLOCKS];
         double bins = 0, *bin = &to->bins[i * PP_USAGE_BINS];
         for (size_t k = 0; k < to->n_blocks; k++)
-            mean += (blocks[k] /= counts[k]) / (double)to->n_blocks;
+            sum += blocks[k];
+        const double mean = sum / (double)b->n_steps;
         for (size_t k = 0; k < to->n_blocks; k++)
-            blocks[k] = mean > 0 ? blocks[k] * to->share[i] / mean : 0;
+            blocks[k] = mean > 0 ? blocks[k] / to->block_steps[k] * to->share[i] / mean : 0;
         for (size_t k = 0; k < PP_USAGE_BINS; k++)
             bins += bin[k];
         for (size_t k = 0; k < PP_USAGE_BINS; k++)
@@ -420,18 +470,49 @@ static void scale(build *b)
         spread(&to->bins[i * PP_USAGE_BINS], edges);
 }
 
-static void find_blocks(build *b)
+/* Of captures that stand side by side, or each of one in as many parts as its steps make. */
+static void deal_blocks(build *b, size_t captures)
 {
+    pp_usage_time *to = b->to;
+    const size_t spare = captures < PP_USAGE_BLOCKS ? PP_USAGE_BLOCKS - captures : 0;
+    size_t begin = 0, capture = 0, first = 0;
+    while (begin < b->n_steps) {
+        size_t end = begin + 1;
+        while (end < b->n_steps && is_of_one(&b->steps[begin], &b->steps[end]))
+            end++;
+        const size_t n = end - begin, more = 1 + spare * n / b->n_steps,
+                     parts = more < n ? more : n;
+        if (captures > PP_USAGE_BLOCKS)
+            first = capture * PP_USAGE_BLOCKS / captures;
+        for (size_t i = begin; i < end; i++) {
+            const size_t block = first + (i - begin) * parts / n;
+            b->blocks[i] = (uint32_t)block;
+            to->block_steps[block]++;
+            to->block_captures[block] = (uint32_t)capture;
+        }
+        to->n_blocks = first + parts;
+        first += parts;
+        begin = end;
+        capture++;
+    }
+}
+
+static int find_blocks(build *b, pp_error *err)
+{
+    size_t captures = b->n_steps > 0;
     if (b->n_steps == 0)
-        return;
-    b->to->n_blocks = b->n_steps < 2                 ? 0
-                      : b->n_steps < PP_USAGE_BLOCKS ? b->n_steps
-                                                     : PP_USAGE_BLOCKS;
-    for (size_t i = 0; b->to->n_blocks > 0 && i < b->n_steps; i++)
-        b->block_steps[block_of(b, i)]++;
+        return 0;
+    b->blocks = calloc(b->n_steps, sizeof *b->blocks);
+    if (!b->blocks)
+        return pp_error_nomem(err);
+    for (size_t i = 1; i < b->n_steps; i++)
+        captures += !is_of_one(&b->steps[i - 1], &b->steps[i]);
+    if (b->n_steps > 1)
+        deal_blocks(b, captures);
     add_intervals(b);
     add_cells(b);
     scale(b);
+    return 0;
 }
 
 /* ---- in and out ---- */
@@ -448,10 +529,9 @@ static int find_steps(build *b, pp_error *err)
         return -1;
     qsort(b->steps, b->n_steps, sizeof *b->steps, compare_starts);
     b->to->undisturbed = b->estimates->counted_steps > 0 && b->estimates->counted_ns > 0;
-    if (b->to->undisturbed && find_counted(b, err) < 0)
+    if ((b->to->undisturbed && find_counted(b, err) < 0) || find_marked(b, err) < 0 ||
+        find_idle(b, err) < 0)
         return -1;
-    find_marked(b);
-    find_idle(b);
     b->to->busy = b->estimates->gap_ns >= 0;
     return 0;
 }
@@ -463,16 +543,14 @@ static int find(build *b, pp_error *err)
     to->share = calloc(to->n + 1, sizeof *to->share);
     to->blocks = calloc(to->n * PP_USAGE_BLOCKS + 1, sizeof *to->blocks);
     to->bins = calloc(to->n * PP_USAGE_BINS + 1, sizeof *to->bins);
-    b->block_steps = calloc(PP_USAGE_BLOCKS, sizeof *b->block_steps);
-    if (!to->share || !to->blocks || !to->bins || !b->block_steps)
+    if (!to->share || !to->blocks || !to->bins)
         return pp_error_nomem(err);
     if (b->estimates->step_count <= 0 || b->estimates->step_ns <= 0)
         return 0;
     if (find_steps(b, err) < 0 || index_items(b, err) < 0)
         return -1;
     find_shares(b);
-    find_blocks(b);
-    return 0;
+    return find_blocks(b, err);
 }
 
 int pp_usage_time_find(const pp_usage_input *in, pp_usage_time *ret, pp_error *err)
@@ -482,7 +560,7 @@ int pp_usage_time_find(const pp_usage_input *in, pp_usage_time *ret, pp_error *e
     const int rc = find(&b, err);
     free(b.uses);
     free(b.steps);
-    free(b.block_steps);
+    free(b.blocks);
     free(b.by_name);
     free(b.of_layer);
     return rc;
@@ -498,18 +576,19 @@ void pp_usage_time_done(pp_usage_time *time)
 
 double pp_usage_time_error(const pp_usage_time *time, const double *factor)
 {
-    if (time->n_blocks < 2)
-        return (double)NAN;
-    double sum = 0, squares = 0;
+    double sums[PP_USAGE_BLOCKS];
     for (size_t k = 0; k < time->n_blocks; k++) {
-        double one = 0;
+        sums[k] = 0;
         for (size_t i = 0; i < time->n; i++)
-            one += factor[i] * time->blocks[i * PP_USAGE_BLOCKS + k];
-        sum += one;
-        squares += one * one;
+            sums[k] += factor[i] * time->blocks[i * PP_USAGE_BLOCKS + k] * time->block_steps[k];
     }
-    const double n = (double)time->n_blocks;
-    return sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n);
+    const pp_series series = {.n = time->n_blocks,
+                              .values = sums,
+                              .weights = time->block_steps,
+                              .stretch = time->block_captures,
+                              .least = LEAST,
+                              .drawn = true};
+    return pp_series_mean(&series).standard_error;
 }
 
 double pp_usage_step_error(const pp_usage_time *time, double sum)

@@ -1,6 +1,6 @@
 #include "estimate/problem/counted_steps.h"
 
-#include "common/cleanup.h"
+#include "estimate/activity/pauses.h"
 #include "estimate/activity/spans.h"
 
 #include <math.h>
@@ -13,37 +13,11 @@
 
 /* ---- runs ---- */
 
-/* A run whose steps took so many times as long as the median one is one with a pause. */
-#define PAUSED 2.0
-
-static double step_of(const pp_activity_run *run)
-{
-    return (double)run->duration_ns / (double)run->steps;
-}
-
-static int compare_runs(const void *a, const void *b)
-{
-    const double x = step_of(a), y = step_of(b);
-    return (x > y) - (x < y);
-}
-
-/* Of the n runs' steps, ns; they are sorted by it. */
-static double median_step(const pp_activity_run *runs, size_t n)
-{
-    double all = 0, below = 0;
-    size_t i = 0;
-    for (size_t k = 0; k < n; k++)
-        all += (double)runs[k].steps;
-    while (i + 1 < n && (below += (double)runs[i].steps) < all / 2)
-        i++;
-    return step_of(&runs[i]);
-}
-
-static void add_run(const pp_activity_run *run, double median, pp_counted_steps *to)
+static void add_run(const pp_activity_run *run, double limit, pp_counted_steps *to)
 {
     if (run->steps > INT64_MAX - to->steps - to->paused || run->duration_ns > INT64_MAX - to->ns)
         return;
-    if (step_of(run) > PAUSED * median) {
+    if (pp_run_step_ns(run) > limit) {
         to->paused += run->steps;
         return;
     }
@@ -52,21 +26,21 @@ static void add_run(const pp_activity_run *run, double median, pp_counted_steps 
     to->between[to->count++] = (pp_time_range){run->start_ns, run->start_ns + run->duration_ns};
 }
 
-/* As many as there are of the processes. */
-static size_t add_runs(const pp_activity *a, const bool *uses, pp_activity_run *scratch,
-                       pp_counted_steps *to)
+/* *ret: as many as there are of the processes. */
+static int add_runs(const pp_activity *a, const bool *uses, pp_counted_steps *to, size_t *ret,
+                    pp_error *err)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < a->n_runs; i++)
-        if (uses[a->runs[i].process])
-            scratch[n++] = a->runs[i];
-    if (n == 0)
-        return 0;
-    qsort(scratch, n, sizeof *scratch, compare_runs);
-    const double median = median_step(scratch, n);
-    for (size_t i = 0; i < n; i++)
-        add_run(&scratch[i], median, to);
-    return n;
+    double limit;
+    *ret = 0;
+    if (pp_pauses_limit(a, uses, &limit, err) < 0)
+        return -1;
+    for (size_t i = 0; i < a->n_runs; i++) {
+        if (!uses[a->runs[i].process])
+            continue;
+        add_run(&a->runs[i], limit, to);
+        ++*ret;
+    }
+    return 0;
 }
 
 /* ---- between captures ---- */
@@ -93,12 +67,13 @@ int pp_counted_steps_find(const pp_activity *activity, const bool *uses,
                           const pp_marked_step *marked, size_t n, const pp_replay_runs *dwells,
                           pp_counted_steps *ret, pp_error *err)
 {
-    PP_CLEANUP_FREE pp_activity_run *scratch = calloc(activity->n_runs + 1, sizeof *scratch);
+    size_t told;
     *ret = (pp_counted_steps){.between = calloc(n + activity->n_runs + 1, sizeof *ret->between)};
-    if (!ret->between || !scratch)
+    if (!ret->between)
         return pp_error_nomem(err);
-    const bool told = add_runs(activity, uses, scratch, ret) > 0;
-    for (size_t i = 1; i < n && !told; i++)
+    if (add_runs(activity, uses, ret, &told, err) < 0)
+        return -1;
+    for (size_t i = 1; i < n && told == 0; i++)
         add_between(&marked[i - 1], &marked[i], dwells, ret);
     ret->count = pp_spans_join(ret->between, ret->count);
     return 0;

@@ -20,10 +20,10 @@ typedef struct pp_counted_steps {
 } pp_counted_steps;
 
 /**
- * Those of the processes with uses[process]. A run whose steps took more than twice as long as half
- * of all did is left out: in it the training has validated or saved, which is no step's time. The n
- * marked steps are as pp_marked_steps_collect() gives them. Time in which layers were replayed is
- * no step's: where some lies between two captures, what they enclose is left out.
+ * Those of the processes with uses[process], without runs that hold a pause
+ * (estimate/activity/pauses.h). The n marked steps are as pp_marked_steps_collect() gives them.
+ * Time in which layers were replayed is no step's: where some lies between two captures, what they
+ * enclose is left out.
  */
 int pp_counted_steps_find(const pp_activity *activity, const bool *uses,
                           const pp_marked_step *marked, size_t n, const pp_replay_runs *dwells,

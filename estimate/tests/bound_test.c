@@ -49,6 +49,18 @@ static void test_near_the_line(void **state)
     assert_near(p[PP_BOUND_MEMORY], 0.9772499, 1e-6); /* known to a hundredth at best */
 }
 
+/* Where several may be over the line, that none is is less likely. */
+static void test_several_near_the_line(void **state)
+{
+    (void)state;
+    double p[PP_BOUND_COUNT];
+    bound(0, 0.6, 0.6, 0.03, false, p);
+    assert_near(p[PP_BOUND_LATENCY], 0.25, 1e-12);
+    assert_near(p[PP_BOUND_FP32], 0.375, 1e-12);
+    bound(0.6, 0.6, 0.6, 0.03, false, p);
+    assert_near(p[PP_BOUND_LATENCY], 0.125, 1e-12);
+}
+
 /* A unit that was not measured may have been the bound, unless another is seen to be. */
 static void test_not_measured(void **state)
 {
@@ -109,6 +121,16 @@ static void test_items(void **state)
     assert_int_equal(items[UNMEASURED].bound, PP_BOUND_UNKNOWN);
     assert_int_equal(items[LOADER].bound, PP_BOUND_DATA);
     assert_true(isnan(items[JOB].bound_likely));
+    for (uint32_t i = 0; i < 3; i++) { /* what a group has says nothing of one in it */
+        pp_estimate *of = &values[SLOW * 3 + i];
+        of->group_name = layer;
+        of->group_mean = of->mean;
+        of->group_standard_error = 0.001;
+        of->mean = of->standard_error = (double)NAN;
+    }
+    assert_int_equal(pp_item_bounds_fill(&e, NULL), 0);
+    assert_int_equal(items[SLOW].bound, PP_BOUND_UNKNOWN);
+    assert_int_equal(items[PRODUCT].bound, PP_BOUND_TENSOR);
     e.gap_ns = -1; /* nobody knows when kernels ran */
     assert_int_equal(pp_item_bounds_fill(&e, NULL), 0);
     assert_int_equal(items[COPY].bound, PP_BOUND_UNKNOWN);
@@ -117,8 +139,11 @@ static void test_items(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each),         cmocka_unit_test(test_near_the_line),
-        cmocka_unit_test(test_not_measured), cmocka_unit_test(test_lower_limits),
+        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_near_the_line),
+        cmocka_unit_test(test_several_near_the_line),
+        cmocka_unit_test(test_not_measured),
+        cmocka_unit_test(test_lower_limits),
         cmocka_unit_test(test_items),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

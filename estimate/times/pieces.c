@@ -1,6 +1,7 @@
 #include "estimate/times/pieces.h"
 
 #include "estimate/activity/marked_steps.h"
+#include "estimate/activity/pauses.h"
 
 #include <stdlib.h>
 
@@ -23,16 +24,20 @@ typedef struct source {
 static int add_steps(const source *s, pp_error *err)
 {
     size_t number;
+    double limit;
     for (size_t i = 0; i < s->n_steps; i++) {
         const pp_marked_step *m = &s->steps[i];
         if (pp_spread_step(s->spread, m->process, m->capture, m->span.end_ns - m->span.start_ns,
                            &number, err) < 0)
             return -1;
     }
+    if (pp_pauses_limit(s->activity, s->uses, &limit, err) < 0)
+        return -1;
     for (size_t i = 0; i < s->activity->n_runs; i++) {
         const pp_activity_run *r = &s->activity->runs[i];
+        const pp_spread_run run = {r->process, r->start_ns, r->steps, r->duration_ns};
         if (s->uses[r->process] && r->steps > 0 && r->duration_ns > 0 &&
-            pp_spread_count(s->spread, r->steps, r->duration_ns, err) < 0)
+            pp_run_step_ns(r) <= limit && pp_spread_count(s->spread, &run, err) < 0)
             return -1;
     }
     return 0;

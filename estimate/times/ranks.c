@@ -1,8 +1,10 @@
 #include "estimate/times/ranks.h"
 
 #include "common/cleanup.h"
+#include "common/student.h"
 #include "common/vector.h"
 #include "estimate/activity/spans.h"
+#include "estimate/times/series.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,9 +12,12 @@
 
 enum { LEAST_STEPS = 2 };
 
-/* What the slowest is behind by, in standard errors and as a share of its step. */
-#define SURE 3.0
+/* How likely some rank is called the slowest where none is. */
+#define CHANCE 0.003
+/* What the slowest is behind by, as a share of its step. */
 #define NOTICEABLE 0.02
+/* Longer than what is alike in a capture lasts. */
+static const int64_t LONG_NS = INT64_C(10000000000);
 
 /* Time of one process: its agents' entries together. */
 typedef struct spans {
@@ -218,51 +223,45 @@ static int64_t waited(const process *p, pp_time_range span)
     return sum;
 }
 
-/* Values whose mean has a standard error. */
-typedef struct sample {
-    double n, sum, squares;
-} sample;
-
-static void add_value(sample *s, double value)
+/* Whether its steps are of more than one capture, or of one that is longer than spells, as those of
+ * a GPU's clock, are. */
+static bool is_drawn_well(const process *p, const uint32_t *stretch, size_t told)
 {
-    s->n++;
-    s->sum += value;
-    s->squares += value * value;
-}
-
-static double standard_error(const sample *s)
-{
-    const double mean = s->sum / s->n;
-    return s->n < LEAST_STEPS ? (double)NAN
-                              : sqrt(fmax(s->squares / s->n - mean * mean, 0) / (s->n - 1));
+    if (told == 0)
+        return false;
+    const int64_t ns = p->steps[p->n_steps - 1].span.end_ns - p->steps[0].span.start_ns;
+    return stretch[told - 1] > 0 || ns >= LONG_NS;
 }
 
 /* Of the mean of own times: steps of one capture are alike, and ranks are captured at times of
  * their own. */
-static double own_stderr(const process *p)
+static int find_own_error(process *p, pp_error *err)
 {
-    sample steps = {0}, captures = {0}, capture = {0};
-    int64_t now = 0;
+    PP_CLEANUP_FREE double *values = calloc(p->n_steps + 1, sizeof *values);
+    PP_CLEANUP_FREE uint32_t *stretch = calloc(p->n_steps + 1, sizeof *stretch);
+    size_t n = 0;
+    int64_t before = 0;
+    if (!values || !stretch)
+        return pp_error_nomem(err);
     for (size_t i = 0; i < p->n_steps; i++) {
         const own_step *s = &p->steps[i];
         if (!s->told)
             continue;
-        if (capture.n > 0 && s->capture != now) {
-            add_value(&captures, capture.sum / capture.n);
-            capture = (sample){0};
-        }
-        now = s->capture;
-        add_value(&capture, s->own_ns);
-        add_value(&steps, s->own_ns);
+        values[n] = s->own_ns;
+        stretch[n] = n > 0 ? stretch[n - 1] + (s->capture != before) : 0;
+        before = s->capture;
+        n++;
     }
-    if (capture.n > 0)
-        add_value(&captures, capture.sum / capture.n);
-    return fmax(standard_error(&steps),
-                standard_error(&captures)); /* of NaN and a number the number */
+    const pp_series series = {
+        .n = n, .values = values, .stretch = stretch, .least = LEAST_STEPS, .drawn = true};
+    const pp_spread_mean own = pp_series_mean(&series);
+    p->rank->own_stderr = own.standard_error;
+    p->rank->own_freedom = is_drawn_well(p, stretch, n) ? own.freedom : (double)NAN;
+    return 0;
 }
 
 /* Sums become means of a step. */
-static void settle(process *p)
+static int settle(process *p, pp_error *err)
 {
     pp_rank *r = p->rank;
     double told = 0, step = 0, wait = 0;
@@ -280,13 +279,15 @@ static void settle(process *p)
         step += s->told ? length : 0;
         wait += s->told ? waits : 0;
     }
-    r->own_stderr = own_stderr(p);
+    if (find_own_error(p, err) < 0)
+        return -1;
     if (r->steps == 0)
-        return;
+        return 0;
     p->all_ns = r->step_ns / (double)r->steps;
     r->step_ns = told >= LEAST_STEPS ? step / told : p->all_ns;
     r->wait_ns = told >= LEAST_STEPS ? wait / told : r->wait_ns / (double)r->steps;
     r->own_ns = r->step_ns - r->wait_ns;
+    return 0;
 }
 
 /* ---- what for ---- */
@@ -439,6 +440,11 @@ static double wait_of(const pp_rank *r)
     return r->wait_ns;
 }
 
+static double freedom(const pp_rank *r)
+{
+    return r->own_freedom;
+}
+
 static double variance(const pp_rank *r)
 {
     return isfinite(r->own_stderr) ? r->own_stderr * r->own_stderr : (double)INFINITY;
@@ -494,12 +500,19 @@ static void find_late_steps(pp_ranks *r, const process *p, double others_ns)
     }
 }
 
-/* It is behind by more than chance, and noticeably, and the others wait as it does not. */
-static bool is_slowest(const pp_ranks *r, const pp_rank *who, double *room)
+/* It is behind by more than chance, of any of n, and noticeably, and the others wait as it does
+ * not.
+ */
+static bool is_slowest(const pp_ranks *r, const pp_rank *who, double others_stderr, size_t n,
+                       double *room)
 {
     const double waits_less = of_others(r, who, wait_of, room) - who->wait_ns;
-    return r->behind_ns > SURE * r->behind_stderr && r->behind_ns > NOTICEABLE * who->step_ns &&
-           waits_less > r->behind_ns / 2;
+    const double theirs = of_others(r, who, freedom, room);
+    if (!(r->behind_stderr < (double)INFINITY) || isnan(who->own_freedom) || isnan(theirs))
+        return false;
+    const double of = pp_student_freedom(who->own_stderr, who->own_freedom, others_stderr, theirs);
+    return pp_student_p(r->behind_ns / r->behind_stderr, of) < CHANCE / (double)n &&
+           r->behind_ns > NOTICEABLE * who->step_ns && waits_less > r->behind_ns / 2;
 }
 
 static int find_slowest(build *b, pp_error *err)
@@ -523,8 +536,9 @@ static int find_slowest(build *b, pp_error *err)
         return 0;
     const double others_ns = of_others(r, who, own_of, room);
     r->behind_ns = who->own_ns - others_ns;
-    r->behind_stderr = sqrt(variance(who) + of_others(r, who, variance, room));
-    if (!is_slowest(r, who, room)) {
+    const double others_stderr = sqrt(of_others(r, who, variance, room));
+    r->behind_stderr = hypot(who->own_stderr, others_stderr);
+    if (!is_slowest(r, who, others_stderr, n, room)) {
         r->behind_ns = r->behind_stderr = 0;
         return 0;
     }
@@ -573,7 +587,8 @@ static int compare(build *b, pp_error *err)
     take_intervals(b);
     take_cells(b);
     for (size_t i = 0; i < b->ranks->n; i++)
-        settle(&b->processes[i]);
+        if (settle(&b->processes[i], err) < 0)
+            return -1;
     if (describe_items(b, err) < 0 || find_slowest(b, err) < 0)
         return -1;
     sort_ranks(b->ranks);

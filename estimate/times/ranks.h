@@ -31,6 +31,8 @@ typedef struct pp_rank {
     double own_ns;     /**< the rest */
     double own_stderr; /**< of own_ns, by its steps, or its captures where these differ by more;
                             NaN: of fewer than two steps all is known */
+    double own_freedom;  /**< its degrees of freedom; NaN: of one short capture, which does not say
+                              how captures differ */
     pp_rank_item *items; /**< by layer and phase */
     size_t n_items;
 } pp_rank;

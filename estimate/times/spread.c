@@ -6,23 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    BLOCKS = 24,     /* of all steps: few enough to be long, many enough to have a spread */
-    LEAST_UNITS = 8, /* whose spread says anything */
-    LEAST_IN_BLOCK = 2,
-};
-
-/* More would leave next to nothing of any number of steps. */
-#define MOST_MEMORY 0.95
-
-/* Of the median step: runs whose steps take longer have a pause in them. */
-#define PAUSED 2
-
 typedef struct step {
     int64_t process, capture;
     double ns;
     double pieces; /* ns of its pieces together */
-    uint32_t block;
 } step;
 
 typedef struct piece {
@@ -31,6 +18,7 @@ typedef struct piece {
 } piece;
 
 typedef struct run {
+    int64_t process, start_ns;
     double steps, ns;
 } run;
 
@@ -47,10 +35,11 @@ struct pp_spread {
     size_t n_pieces, room_pieces;
     size_t *first; /* of each item's pieces, and of those after the last item's */
     uint32_t n_items;
-    run *runs;
+    run *runs; /* once settled by process and time */
     size_t n_runs, room_runs;
-    size_t n_blocks;
-    double *values[3]; /* of each step: room of a series */
+    double *values[3];   /* of each step, or run: room of a series */
+    uint32_t *stretches; /* in which each step is */
+    uint32_t *processes; /* in which each run is */
 };
 
 pp_spread *pp_spread_new(void)
@@ -64,6 +53,8 @@ void pp_spread_free(pp_spread *s)
         return;
     for (size_t i = 0; i < sizeof s->values / sizeof *s->values; i++)
         free(s->values[i]);
+    free(s->stretches);
+    free(s->processes);
     free(s->first);
     free(s->steps);
     free(s->pieces);
@@ -99,160 +90,63 @@ int pp_spread_add(pp_spread *s, const pp_spread_piece *p, pp_error *err)
     return 0;
 }
 
-int pp_spread_count(pp_spread *s, int64_t steps, int64_t ns, pp_error *err)
+int pp_spread_count(pp_spread *s, const pp_spread_run *r, pp_error *err)
 {
     if (pp_array_reserve(&s->runs, &s->room_runs, s->n_runs + 1, sizeof *s->runs, err) < 0)
         return -1;
-    s->runs[s->n_runs++] = (run){(double)steps, (double)ns};
+    s->runs[s->n_runs++] = (run){r->process, r->start_ns, (double)r->steps, (double)r->ns};
     return 0;
 }
 
 /* ---- means and their standard errors ---- */
 
-/* Of means over units of so many steps each. */
-typedef struct units {
-    double n, weight, sum;        /* sum: of weight times value */
-    double squares, cross, whole; /* of weight^2: times value^2, times value, by itself */
-} units;
-
-static void add_unit(units *u, double weight, double sum)
-{
-    if (!(weight > 0))
-        return;
-    const double value = sum / weight;
-    u->n++;
-    u->weight += weight;
-    u->sum += sum;
-    u->squares += weight * weight * value * value;
-    u->cross += weight * weight * value;
-    u->whole += weight * weight;
-}
-
-/* Of a ratio of sums (Cochran: Sampling Techniques, 1977, 6.3). */
-static pp_spread_mean tell(const units *u)
-{
-    if (u->n < LEAST_UNITS)
-        return (pp_spread_mean){(double)NAN, (double)NAN, (double)NAN};
-    const double mean = u->sum / u->weight;
-    const double squares = u->squares - 2 * mean * u->cross + mean * mean * u->whole;
-    return (pp_spread_mean){mean, sqrt(fmax(squares, 0) * u->n / (u->n - 1)) / u->weight, u->n - 1};
-}
-
-static pp_spread_mean larger(pp_spread_mean a, pp_spread_mean b)
-{
-    if (isnan(a.standard_error) || isnan(b.standard_error))
-        return isnan(a.standard_error) ? b : a;
-    return b.standard_error > a.standard_error ? b : a;
-}
-
-static bool follows(const step *now)
-{
-    return now->process == now[-1].process && now->capture == now[-1].capture;
-}
-
-/* Blocks are within a capture of a process, and about as long as each other. */
-static void deal_blocks(pp_spread *s)
-{
-    const size_t ideal = s->n_steps / BLOCKS;
-    const size_t length = ideal > LEAST_IN_BLOCK ? ideal : LEAST_IN_BLOCK;
-    size_t in_block = 0;
-    s->n_blocks = 0;
-    for (size_t i = 0; i < s->n_steps; i++) {
-        step *now = &s->steps[i];
-        if (i == 0 || !follows(now) || in_block == length) {
-            s->n_blocks++;
-            in_block = 0;
-        }
-        in_block++;
-        now->block = (uint32_t)(s->n_blocks - 1);
-    }
-}
-
-/* A mean over all steps: of `values`, or of their ratio to `weights`, which is the same with
- * weights of 1 (NULL). */
-typedef struct ratio {
-    const double *values, *weights;
-} ratio;
-
-static double weight_of(const ratio *r, size_t at)
-{
-    return r->weights ? r->weights[at] : 1;
-}
-
-/* How much of what a step is off by the next one is off by, too: the autocorrelation at a lag of
- * one, less what it is too low by in so few steps (Kendall: Biometrika 41, 1954, 403-404). */
-static double memory_of(const pp_spread *s, const ratio *r, double mean)
-{
-    double cross = 0, squares = 0, n = 0;
-    for (size_t i = 1; i < s->n_steps; i++) {
-        if (!follows(&s->steps[i]))
-            continue;
-        const double now = r->values[i] - mean * weight_of(r, i);
-        const double before = r->values[i - 1] - mean * weight_of(r, i - 1);
-        cross += now * before;
-        squares += pow(now, 2) / 2 + pow(before, 2) / 2;
-        n++;
-    }
-    const double c = squares > 0 ? cross / squares : 0;
-    return n > 0 ? fmin(fmax(c + (1 + 3 * c) / n, 0), MOST_MEMORY) : 0;
-}
-
-/* Steps that remember the one before are worth fewer (Bence: Ecology 76, 1995, 628-639). */
-static pp_spread_mean tell_of_singles(const pp_spread *s, const ratio *r)
-{
-    units single = {0};
-    for (size_t i = 0; i < s->n_steps; i++)
-        add_unit(&single, weight_of(r, i), r->values[i]);
-    pp_spread_mean t = tell(&single);
-    const double memory = isnan(t.standard_error) ? 0 : memory_of(s, r, t.mean);
-    const double lost = (1 + memory) / (1 - memory);
-    t.standard_error *= sqrt(lost);
-    t.freedom = isnan(t.standard_error) ? t.freedom : fmax(single.n / lost - 1, 1);
-    return t;
-}
-
-static pp_spread_mean tell_of_blocks(const pp_spread *s, const ratio *r)
-{
-    units blocks = {0};
-    double weight = 0, sum = 0;
-    for (size_t i = 0; i < s->n_steps; i++) {
-        if (i > 0 && s->steps[i].block != s->steps[i - 1].block) {
-            add_unit(&blocks, weight, sum);
-            weight = sum = 0;
-        }
-        weight += weight_of(r, i);
-        sum += r->values[i];
-    }
-    add_unit(&blocks, weight, sum);
-    return tell(&blocks);
-}
-
 static pp_spread_mean tell_of_steps(const pp_spread *s, const double *values, const double *weights)
 {
-    const ratio r = {values, weights};
-    const pp_spread_mean blocks = tell_of_blocks(s, &r);
-    return s->coarse ? blocks : larger(tell_of_singles(s, &r), blocks);
+    const pp_series all = {.n = s->n_steps,
+                           .values = values,
+                           .weights = weights,
+                           .stretch = s->stretches,
+                           .drawn = true,
+                           .coarse = s->coarse};
+    return pp_series_mean(&all);
 }
 
-static int compare_runs(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
     const run *x = a, *y = b;
-    const double left = x->ns / x->steps, right = y->ns / y->steps;
-    return (left > right) - (left < right);
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Of the sorted runs: how long a step took that half of all took longer than. */
-static double median_step(const pp_spread *s)
+static int settle_runs(pp_spread *s, pp_error *err)
 {
-    double all = 0, steps = 0;
-    for (size_t i = 0; i < s->n_runs; i++)
-        all += s->runs[i].steps;
-    for (size_t i = 0; i < s->n_runs; i++) {
-        steps += s->runs[i].steps;
-        if (2 * steps >= all)
-            return s->runs[i].ns / s->runs[i].steps;
+    if (s->n_runs == 0)
+        return 0;
+    qsort(s->runs, s->n_runs, sizeof *s->runs, compare_times);
+    free(s->processes);
+    s->processes = calloc(s->n_runs + 1, sizeof *s->processes);
+    if (!s->processes)
+        return pp_error_nomem(err);
+    for (size_t i = 1; i < s->n_runs; i++)
+        s->processes[i] =
+            s->processes[i - 1] + (s->runs[i].process != s->runs[i - 1].process ? 1 : 0);
+    return 0;
+}
+
+/* A stretch is a capture of a process. */
+static int settle_stretches(pp_spread *s, pp_error *err)
+{
+    free(s->stretches);
+    s->stretches = calloc(s->n_steps + 1, sizeof *s->stretches);
+    if (!s->stretches)
+        return pp_error_nomem(err);
+    for (size_t i = 1; i < s->n_steps; i++) {
+        const step *now = &s->steps[i], *before = &s->steps[i - 1];
+        const bool follows = now->process == before->process && now->capture == before->capture;
+        s->stretches[i] = s->stretches[i - 1] + (follows ? 0 : 1);
     }
-    return (double)NAN;
+    return 0;
 }
 
 /* ---- what is asked ---- */
@@ -299,15 +193,15 @@ static int sort_pieces(pp_spread *s, pp_error *err)
 
 int pp_spread_settle(pp_spread *s, pp_error *err)
 {
+    const size_t most = s->n_steps > s->n_runs ? s->n_steps : s->n_runs;
     for (size_t i = 0; i < sizeof s->values / sizeof *s->values; i++) {
         free(s->values[i]);
-        s->values[i] = calloc(s->n_steps + 1, sizeof **s->values);
+        s->values[i] = calloc(most + 1, sizeof **s->values);
         if (!s->values[i])
             return pp_error_nomem(err);
     }
-    deal_blocks(s);
-    if (s->n_runs > 0)
-        qsort(s->runs, s->n_runs, sizeof *s->runs, compare_runs);
+    if (settle_stretches(s, err) < 0 || settle_runs(s, err) < 0)
+        return -1;
     return sort_pieces(s, err);
 }
 
@@ -370,11 +264,11 @@ pp_spread_mean pp_spread_shared(pp_spread_mean whole, double told)
 
 pp_spread_mean pp_spread_counted(pp_spread *s)
 {
-    units u = {0};
-    const double median = median_step(s);
     for (size_t i = 0; i < s->n_runs; i++) {
-        if (s->runs[i].ns <= PAUSED * median * s->runs[i].steps)
-            add_unit(&u, s->runs[i].steps, s->runs[i].ns);
+        s->values[0][i] = s->runs[i].ns;
+        s->values[1][i] = s->runs[i].steps;
     }
-    return tell(&u);
+    const pp_series all = {
+        .n = s->n_runs, .values = s->values[0], .weights = s->values[1], .stretch = s->processes};
+    return pp_series_mean(&all);
 }

@@ -1,15 +1,14 @@
 /*
- * How far steps are apart, and so how sure the times of a mean step are. A step's time differs from
- * the next one's, and steps near each other are alike; so the standard error of a mean is the
- * larger of two: by single steps, as many fewer as each remembers of the one before, and by blocks
- * of steps that follow each other (batch means; Law: Simulation Modeling and Analysis, 2015,
- * 9.5.3). What differs between two runs of the same program
- * and not within one, as the clock that a GPU settles at, no run tells by itself.
+ * The steps of a run and the pieces of which they are made: means, and how sure these are
+ * (series.h). Marked steps come in captures, stretches of the run that are drawn from it; so what
+ * differs from capture to capture is in their errors. What differs between two runs of the same
+ * program and not within one, no run tells by itself.
  */
 #ifndef PP_ESTIMATE_TIMES_SPREAD_H
 #define PP_ESTIMATE_TIMES_SPREAD_H
 
 #include "common/error.h"
+#include "estimate/times/series.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,14 +44,15 @@ typedef struct pp_spread_piece {
 
 int pp_spread_add(pp_spread *spread, const pp_spread_piece *piece, pp_error *err);
 
-/** Adds steps in which nothing was marked, one after the other, and how long they took together. */
-int pp_spread_count(pp_spread *spread, int64_t steps, int64_t ns, pp_error *err);
+/** Steps of a process in which nothing was marked, one after the other and without a pause, and how
+ * long they took together; both above 0. */
+typedef struct pp_spread_run {
+    int64_t process, start_ns;
+    int64_t steps, ns;
+} pp_spread_run;
 
-/** A mean over steps, its standard error, and of how many degrees of freedom that is an estimate.
- * All NaN where fewer than eight steps tell it. */
-typedef struct pp_spread_mean {
-    double mean, standard_error, freedom;
-} pp_spread_mean;
+/** In any order. */
+int pp_spread_count(pp_spread *spread, const pp_spread_run *run, pp_error *err);
 
 /** The same of a mean of `told`, where items have shared the time that they had together: its error
  * is as large a part of it as of the mean of whole pieces. All NaN where one of the two is not
@@ -77,8 +77,7 @@ pp_spread_times pp_spread_rest(pp_spread *spread);
 /** Of marked steps, ns. */
 pp_spread_mean pp_spread_marked(pp_spread *spread);
 
-/** Of the steps that were counted, ns; without those in which the training validated or saved
- * (estimate/problem/counted_steps.h). */
+/** Of the steps that were counted, ns. */
 pp_spread_mean pp_spread_counted(pp_spread *spread);
 
 #endif

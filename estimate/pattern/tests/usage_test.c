@@ -1,5 +1,6 @@
 /* How a GPU was used, of a training whose truth is known: means, quantiles and their errors over
  * many draws of it, what bounds it, and what is said where little was measured. */
+#include "estimate/pattern/sum_error.h"
 #include "estimate/pattern/usage.h"
 
 #include "common/draw.h"
@@ -316,6 +317,20 @@ static void test_errors_of_a_group(void **state)
     }
     print_message("z of a group's: %.2f\n", sqrt(sum / DRAWS));
     assert_true(sqrt(sum / DRAWS) > 0.8 && sqrt(sum / DRAWS) < 1.25);
+}
+
+/* Layers as near to the line as each other are on one side of it together; those that are known are
+ * where they are. */
+static void test_doubts_go_together(void **state)
+{
+    (void)state;
+    pp_sum_chance alike[24], both[] = {{0.5, 1}, {0.2, 0.5}, {0.3, 0}};
+    for (int i = 0; i < 24; i++)
+        alike[i] = (pp_sum_chance){0.03, 0.84};
+    assert_near(pp_sum_of_chances_variance(alike, 24), 0.72 * 0.72 * 0.84 * 0.16, 1e-12);
+    assert_near(pp_sum_of_chances_variance(both, 3), 0.2 * 0.2 * 0.25, 1e-12);
+    pp_sum_chance steps[] = {{0.1, 0.25}, {0.1, 0.75}}; /* none, one or both: 1/4, 1/2, 1/4 */
+    assert_near(pp_sum_of_chances_variance(steps, 2), 0.005, 1e-12);
 }
 
 /* ---- what is told ---- */
@@ -691,6 +706,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors_hold),
         cmocka_unit_test(test_errors_of_a_group),
+        cmocka_unit_test(test_doubts_go_together),
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_whose_idle_time_it_is),

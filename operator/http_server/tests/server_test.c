@@ -56,6 +56,12 @@ static int start_hasty(void **state)
                                                .hangup_after = 8});
 }
 
+/** Which asks who it is for a second. */
+static int start_asking(void **state)
+{
+    return start_with(state, (pp_http_options){.authorize_timeout = 1000 * MS});
+}
+
 /** With room for two batches, and little patience. */
 static int start_loaded(void **state)
 {
@@ -2131,6 +2137,7 @@ static void test_starts_that_fail(void **state)
 #define ON_SLOW_SERVER(test) cmocka_unit_test_setup_teardown(test, start_slow, stop)
 #define ON_WARY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_wary, stop)
 #define ON_HASTY_SERVER(test) cmocka_unit_test_setup_teardown(test, start_hasty, stop)
+#define ON_ASKING_SERVER(test) cmocka_unit_test_setup_teardown(test, start_asking, stop)
 #define ON_LOADED_SERVER(test) cmocka_unit_test_setup_teardown(test, start_loaded, stop)
 
 static const struct CMUnitTest tests[] = {
@@ -2147,7 +2154,7 @@ static const struct CMUnitTest tests[] = {
     ON_SERVER(test_bodies_that_are_no_review),
     ON_HASTY_SERVER(test_dripping_body),
     ON_SERVER(test_paths_and_methods),
-    ON_HASTY_SERVER(test_upgrade_statuses),
+    ON_ASKING_SERVER(test_upgrade_statuses),
     ON_SERVER(test_upgrade_on_one_connection),
     ON_SERVER(test_upgrade_verdicts_are_kept),
     ON_WARY_SERVER(test_bad_tokens_keep_nobody_out),
