@@ -56,6 +56,45 @@ static json_t *container_names(const pp_inject_turn *turn)
     return json_string(joined);
 }
 
+/* Whether a name is in a list that is joined by ",". */
+static bool is_joined(const char *joined, const char *name)
+{
+    size_t n = strlen(name);
+    for (; *joined; joined += strspn(joined, ",")) {
+        size_t m = strcspn(joined, ",");
+        if (m == n && strncmp(joined, name, n) == 0)
+            return true;
+        joined += m;
+    }
+    return false;
+}
+
+/* The user's list with what of ours is on the node's disk. Cluster Autoscaler takes a name as it
+ * stands between two commas: nothing is tidied up. */
+static char *evictable_volumes(const char *own)
+{
+    static const char *const names[] = {PP_INJECT_HOOK, PP_INJECT_SPOOL};
+    char *list = strdup(own ? own : "");
+    for (size_t i = 0; list && i < sizeof names / sizeof names[0]; i++) {
+        char *longer = NULL;
+        if (is_joined(list, names[i]))
+            continue;
+        const int n = asprintf(&longer, "%s%s%s", list, *list ? "," : "", names[i]);
+        free(list);
+        list = n < 0 ? NULL : longer;
+    }
+    return list;
+}
+
+/* A node with a pod that has a volume on its disk is not scaled down, unless the pod names it. */
+static int add_evictable(const pp_inject_turn *turn, json_t *patch, const char *at)
+{
+    const char *own =
+        pp_json_get_string(turn->pod, "metadata", "annotations", PP_INJECT_EVICTABLE, NULL);
+    PP_CLEANUP_FREE char *list = evictable_volumes(own);
+    return list ? add_key(patch, at, PP_INJECT_EVICTABLE, json_string(list)) : -1;
+}
+
 static int add_session(const pp_session *session, json_t *patch, const char *at)
 {
     if (add_key(patch, at, PP_ANNOTATION_SESSION, json_string(session->name)) < 0)
@@ -79,7 +118,8 @@ static int add_metadata(const pp_inject_turn *turn, json_t *patch)
         (turn->session && add_session(turn->session, patch, at) < 0) ||
         add_key(patch, at, PP_ANNOTATION_CONTAINERS, container_names(turn)) < 0 ||
         add_key(patch, at, PP_ANNOTATION_SETTINGS, json_string(text)) < 0 ||
-        add_key(patch, at, PP_ANNOTATION_CA, json_string(turn->opt->ca)) < 0)
+        add_key(patch, at, PP_ANNOTATION_CA, json_string(turn->opt->ca)) < 0 ||
+        add_evictable(turn, patch, at) < 0)
         return -1;
     if (ensure(patch, json_object_get(metadata, "labels"), JSON_OBJECT, "/metadata/labels") < 0)
         return -1;
@@ -431,19 +471,6 @@ const pp_session *pp_inject_matching(const pp_session *const *sessions, size_t n
             best = s;
     }
     return best;
-}
-
-/* Whether a name is in a list that is joined by ",". */
-static bool is_joined(const char *joined, const char *name)
-{
-    size_t n = strlen(name);
-    for (; *joined; joined += strspn(joined, ",")) {
-        size_t m = strcspn(joined, ",");
-        if (m == n && strncmp(joined, name, n) == 0)
-            return true;
-        joined += m;
-    }
-    return false;
 }
 
 /* Whether the containers that have the hook are those that the session names; those that it would

@@ -25,6 +25,8 @@
 #define PP_INJECT_RING "precisionprobe-ring"               /* volume */
 #define PP_INJECT_SPOOL "precisionprobe-spool"             /* volume */
 #define PP_INJECT_IDENTITY "precisionprobe-identity"       /* volume */
+/* Annotation: volumes on the node's disk that Cluster Autoscaler may lose, joined by ",". */
+#define PP_INJECT_EVICTABLE "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 #define PP_INJECT_HOOK_PATH "/opt/precisionprobe"
 #define PP_INJECT_PYTHON_PATH "/opt/precisionprobe/python"
 #define PP_INJECT_RING_PATH "/run/precisionprobe"

@@ -441,7 +441,8 @@ bool pp_startup_may_release(const pp_startup *s, const json_t *owner, int64_t fa
 {
     const char *uid = pp_json_get_string(owner, "metadata", "uid", NULL);
     if (!pp_startup_is_ours(s) || s->over || !s->untouched || s->bound || !uid ||
-        strcmp(uid, s->owner_uid) != 0 || pp_owner_state_of(s->kind, owner) != PP_OWNER_MAKES_PODS)
+        strcmp(uid, s->owner_uid) != 0 ||
+        pp_owner_state_of(s->kind, owner, false) != PP_OWNER_MAKES_PODS)
         return false;
     if (s->kind == PP_OWNER_JOB)
         return job_makes_another(s, owner, failed, stuck);

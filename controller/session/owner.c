@@ -83,13 +83,38 @@ static bool wants_none(pp_owner_kind kind, const json_t *object)
     return json_is_integer(wanted) && json_integer_value(wanted) == 0;
 }
 
-pp_owner_state pp_owner_state_of(pp_owner_kind kind, const json_t *object)
+static bool is_cron_job(const json_t *reference)
+{
+    const char *group = pp_json_get_string(reference, "apiVersion", NULL);
+    const char *kind = pp_json_get_string(reference, "kind", NULL);
+    return group && kind && strncmp(group, "batch/", 6) == 0 && strcmp(kind, "CronJob") == 0;
+}
+
+bool pp_owner_is_managed(const json_t *object)
+{
+    const json_t *references = pp_json_get(object, "metadata", "ownerReferences", NULL);
+    for (size_t i = 0; i < json_array_size(references); i++) {
+        const json_t *reference = json_array_get(references, i);
+        if (json_is_true(json_object_get(reference, "controller")))
+            return !is_cron_job(reference);
+    }
+    return false;
+}
+
+/* Its own answer: whoever made it may make another in its place. */
+static bool is_over(pp_owner_kind kind, const json_t *object)
+{
+    if (kind == PP_OWNER_NONE || !object ||
+        pp_json_get(object, "metadata", "deletionTimestamp", NULL))
+        return true;
+    return kind == PP_OWNER_JOB ? job_is_over(object) : wants_none(kind, object);
+}
+
+pp_owner_state pp_owner_state_of(pp_owner_kind kind, const json_t *object, bool managed)
 {
     if (kind == PP_OWNER_OTHER)
         return PP_OWNER_UNKNOWN;
-    if (kind == PP_OWNER_NONE || !object ||
-        pp_json_get(object, "metadata", "deletionTimestamp", NULL))
-        return PP_OWNER_DONE;
-    bool over = kind == PP_OWNER_JOB ? job_is_over(object) : wants_none(kind, object);
-    return over ? PP_OWNER_DONE : PP_OWNER_MAKES_PODS;
+    if (!is_over(kind, object))
+        return PP_OWNER_MAKES_PODS;
+    return managed ? PP_OWNER_MANAGED : PP_OWNER_DONE;
 }

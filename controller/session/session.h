@@ -362,6 +362,7 @@ typedef struct pp_session_owner {
     pp_owner_kind kind;
     const char *name;
     pp_owner_state state;
+    bool managed; /**< pp_owner_is_managed, as far as is known */
 } pp_session_owner;
 
 /** What may be in a session's way, in the order in which Stalled names it. */
@@ -416,8 +417,9 @@ typedef struct pp_session_observation {
 /** Waits, in ns; zero means the default. */
 typedef struct pp_session_options {
     int64_t grace_ns;   /**< for a new pod after the last has finished; default 10 s */
-    int64_t owner_ns;   /**< the same where its owner cannot be asked; default 60 s */
-    int64_t job_ns;     /**< and where that is a Job, which pauses longer; default 6 min */
+    int64_t owner_ns;   /**< the same where its owner cannot be asked, or may be made anew; default
+                           60 s */
+    int64_t job_ns;     /**< and where a Job, which pauses longer, cannot be asked; default 6 min */
     int64_t drain_ns;   /**< for the last batches after sampling ended; default 60 s */
     int64_t finish_ns;  /**< from sampling's end until what is missing is not waited for any more;
                            default 15 min */

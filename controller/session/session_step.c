@@ -85,6 +85,12 @@ static void tally_injected(pp_session_turn *turn, const pp_session_pod *pod)
     t->below_max += s->steps_max > 0 && pod->steps < s->steps_max;
 }
 
+/* Whether it may have its own long pause between two tries, for all that is known. */
+static bool may_pause(const pp_session_owner *owner)
+{
+    return owner->kind == PP_OWNER_JOB && owner->state == PP_OWNER_UNKNOWN;
+}
+
 static void tally_owners(pp_session_turn *turn)
 {
     const pp_session_observation *obs = turn->obs;
@@ -92,7 +98,7 @@ static void tally_owners(pp_session_turn *turn)
         const pp_session_owner *o = &obs->owners[i];
         if (o->state == PP_OWNER_MAKES_PODS || o->state == PP_OWNER_ASKING)
             turn->tally.maker = o;
-        else if (o->state == PP_OWNER_UNKNOWN && (!turn->tally.unknown || o->kind == PP_OWNER_JOB))
+        else if (o->state != PP_OWNER_DONE && (!turn->tally.unknown || may_pause(o)))
             turn->tally.unknown = o;
     }
 }
@@ -250,7 +256,7 @@ static bool all_gone(const pp_session_turn *turn)
     const pp_session_tally *t = &turn->tally;
     int64_t wait = turn->opt.grace_ns;
     if (t->unknown)
-        wait = t->unknown->kind == PP_OWNER_JOB ? turn->opt.job_ns : turn->opt.owner_ns;
+        wait = may_pause(t->unknown) ? turn->opt.job_ns : turn->opt.owner_ns;
     return t->unfinished == 0 && !t->maker && turn->obs->now_ns >= t->quiet_since + wait;
 }
 

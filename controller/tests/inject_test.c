@@ -92,6 +92,8 @@ static void test_realistic_pod(void **state)
     assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_SESSION_UID, NULL), FIXTURE_UID);
     assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_CONTAINERS, NULL), "trainer");
     assert_string_equal(pp_json_get_string(notes, PP_ANNOTATION_CA, NULL), opt.ca);
+    assert_string_equal(pp_json_get_string(notes, PP_INJECT_EVICTABLE, NULL),
+                        "precisionprobe-hook,precisionprobe-spool");
     assert_string_equal(pp_json_get_string(meta, "labels", PP_LABEL_INJECTED, NULL), "true");
     assert_string_equal(pp_json_get_string(meta, "labels", "app", NULL), "dlrm");
 
@@ -456,6 +458,77 @@ static void test_too_many_annotations(void **state)
     pp_inject_refusal why = {0};
     assert_null(inject(pod, &opt, &why));
     assert_string_equal(why.reason, "AnnotationsTooLarge");
+}
+
+/* The annotation of a pod that was injected with `own` there; NULL: with none. Owned. */
+static char *evictable_with(const char *own, const pp_session *session)
+{
+    pp_inject_options opt = options();
+    pp_inject_refusal why = {0};
+    PP_CLEANUP_JSON json_t *pod = fixture_json("{'spec': {'containers': [{'name': 'c'}]}}");
+    PP_CLEANUP_JSON json_t *patch = NULL, *again = NULL;
+    if (own)
+        (void)json_object_set_new(pod, "metadata",
+                                  json_pack("{s:{s:s}}", "annotations", PP_INJECT_EVICTABLE, own));
+    assert_int_equal(pp_inject_patch(pod, session, &opt, &patch, &why, NULL), PP_INJECT_PATCHED);
+    PP_CLEANUP_JSON json_t *got = apply(pod, patch);
+    assert_int_equal(pp_inject_patch(got, session, &opt, &again, &why, NULL), PP_INJECT_ALREADY);
+    assert_int_equal(json_array_size(again), 0);
+    return strdup(pp_json_get_string(got, "metadata", "annotations", PP_INJECT_EVICTABLE, NULL));
+}
+
+/* What the user says of volumes stays, whatever it is, and each of ours is there once. */
+static void test_evictable_volumes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *own, *list;
+    } cases[] = {
+        {NULL, "precisionprobe-hook,precisionprobe-spool"},
+        {"", "precisionprobe-hook,precisionprobe-spool"},
+        {"data", "data,precisionprobe-hook,precisionprobe-spool"},
+        {"precisionprobe-spool,data", "precisionprobe-spool,data,precisionprobe-hook"},
+        {"precisionprobe-hook,precisionprobe-spool", "precisionprobe-hook,precisionprobe-spool"},
+        {"my-precisionprobe-hook", "my-precisionprobe-hook,precisionprobe-hook,"
+                                   "precisionprobe-spool"},
+        {"a, precisionprobe-hook", "a, precisionprobe-hook,precisionprobe-hook,"
+                                   "precisionprobe-spool"},
+        {",,\"~/%s\n\xc3\xa4,", ",,\"~/%s\n\xc3\xa4,,precisionprobe-hook,precisionprobe-spool"},
+    };
+    pp_session *session = fixture_session(SPEC);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        PP_CLEANUP_FREE char *list = evictable_with(cases[i].own, session);
+        assert_string_equal(list, cases[i].list);
+    }
+    enum { LONG = 150 * 1024 };
+    PP_CLEANUP_FREE char *large = calloc(1, LONG + 1);
+    memset(large, 'x', LONG);
+    PP_CLEANUP_FREE char *list = evictable_with(large, session);
+    assert_int_equal(strlen(list), LONG + strlen(",precisionprobe-hook,precisionprobe-spool"));
+    assert_memory_equal(list, large, LONG);
+    (void)pp_session_free(session);
+}
+
+/* Those that are named are those that Cluster Autoscaler looks at: on disk, and ours. */
+static void test_evictable_volumes_are_on_disk(void **state)
+{
+    (void)state;
+    pp_inject_options opt = options();
+    PP_CLEANUP_JSON json_t *pod = fixture_file("controller/tests/data/pod.json");
+    PP_CLEANUP_JSON json_t *got = inject(pod, &opt, NULL);
+    const json_t *volumes = pp_json_get(got, "spec", "volumes", NULL);
+    char expected[256] = "";
+    for (size_t i = 0; i < json_array_size(volumes); i++) {
+        const json_t *volume = json_array_get(volumes, i);
+        const json_t *disk = json_object_get(volume, "emptyDir");
+        const char *name = pp_json_get_string(volume, "name", NULL);
+        if (!disk || !pp_inject_is_ours(name) || json_object_get(disk, "medium"))
+            continue;
+        const size_t n = strlen(expected);
+        (void)snprintf(expected + n, sizeof expected - n, "%s%s", n ? "," : "", name);
+    }
+    assert_string_equal(
+        pp_json_get_string(got, "metadata", "annotations", PP_INJECT_EVICTABLE, NULL), expected);
 }
 
 static size_t mounts_at(const json_t *container, const char *path)
@@ -837,6 +910,8 @@ int main(void)
         cmocka_unit_test(test_not_refused),
         cmocka_unit_test(test_no_token_for_what_is_added),
         cmocka_unit_test(test_too_many_annotations),
+        cmocka_unit_test(test_evictable_volumes),
+        cmocka_unit_test(test_evictable_volumes_are_on_disk),
         cmocka_unit_test(test_idempotent),
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_without_a_session),

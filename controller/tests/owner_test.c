@@ -1,6 +1,8 @@
 #include "controller/session/owner.h"
 #include "controller/tests/fixtures.h"
 
+#include <stdio.h>
+
 static void test_kinds(void **state)
 {
     (void)state;
@@ -56,11 +58,53 @@ static void test_states(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         PP_CLEANUP_JSON json_t *object = fixture_json(cases[i].object);
-        if (pp_owner_state_of(cases[i].kind, object) != cases[i].state)
+        if (pp_owner_state_of(cases[i].kind, object, false) != cases[i].state)
             fail_msg("case %zu", i);
     }
-    assert_int_equal(pp_owner_state_of(PP_OWNER_JOB, NULL), PP_OWNER_DONE);
-    assert_int_equal(pp_owner_state_of(PP_OWNER_OTHER, NULL), PP_OWNER_UNKNOWN);
+    assert_int_equal(pp_owner_state_of(PP_OWNER_JOB, NULL, false), PP_OWNER_DONE);
+    assert_int_equal(pp_owner_state_of(PP_OWNER_OTHER, NULL, false), PP_OWNER_UNKNOWN);
+}
+
+static json_t *job_of(const char *version, const char *kind, const char *controller,
+                      const char *failed)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "{'metadata': {'ownerReferences': [{'apiVersion': 'v1', 'kind': 'Namespace'},"
+                   " {'apiVersion': '%s', 'kind': '%s', 'controller': %s}]},"
+                   " 'spec': {'completions': 1}, 'status': {'failed': 1, 'conditions':"
+                   " [{'type': 'Failed', 'status': '%s'}]}}",
+                   version, kind, controller, failed);
+    return fixture_json(text);
+}
+
+/* A child Job that is over or gone may be made anew by its own controller: JobSet does. */
+static void test_managed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *version, *kind, *controller;
+        bool managed;
+    } cases[] = {
+        {"jobset.x-k8s.io/v1alpha2", "JobSet", "true", true},
+        {"workload.codeflare.dev/v1beta2", "AppWrapper", "true", true},
+        {"example.com/v1", "CronJob", "true", true},
+        {"batch/v1", "CronJob", "true", false},
+        {"example.com/v1", "Project", "false", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        PP_CLEANUP_JSON json_t *failed =
+            job_of(cases[i].version, cases[i].kind, cases[i].controller, "True");
+        PP_CLEANUP_JSON json_t *retried =
+            job_of(cases[i].version, cases[i].kind, cases[i].controller, "False");
+        const bool managed = pp_owner_is_managed(failed);
+        const pp_owner_state over = managed ? PP_OWNER_MANAGED : PP_OWNER_DONE;
+        assert_int_equal(managed, cases[i].managed);
+        assert_int_equal(pp_owner_state_of(PP_OWNER_JOB, failed, managed), over);
+        assert_int_equal(pp_owner_state_of(PP_OWNER_JOB, NULL, managed), over);
+        assert_int_equal(pp_owner_state_of(PP_OWNER_JOB, retried, managed), PP_OWNER_MAKES_PODS);
+    }
+    assert_false(pp_owner_is_managed(NULL));
 }
 
 int main(void)
@@ -68,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_states),
+        cmocka_unit_test(test_managed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

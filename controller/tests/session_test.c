@@ -1146,11 +1146,12 @@ static void test_pods_to_come(void **state)
         {PP_OWNER_DEPLOYMENT, PP_OWNER_DONE, 10},
         {PP_OWNER_OTHER, PP_OWNER_UNKNOWN, 60},
         {PP_OWNER_JOB, PP_OWNER_UNKNOWN, 360},
+        {PP_OWNER_JOB, PP_OWNER_MANAGED, 60},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world w;
         world_init(&w, "{'selector': {'matchLabels': {'app': 'dlrm'}}, 'duration': '900s'}");
-        const pp_session_owner owner = {cases[i].kind, "dlrm", cases[i].state};
+        const pp_session_owner owner = {cases[i].kind, "dlrm", cases[i].state, false};
         w.obs.owners = &owner;
         w.obs.n_owners = 1;
         add_pod(&w, "dlrm-0", FIXTURE_UID, T(2));

@@ -22,6 +22,7 @@ WITHIN = 60  # s, from the trouble to its name
 START_WITHIN = 30  # s, from the pod's creation, where it does not start
 RELEASED_AFTER = 20  # s that a trouble lasts before a pod is let go
 IDLE = {"app": "idle"}
+CONFIG = "precisionprobe.io/config"  # the operator's configuration, an annotation of its pods
 
 
 def describe(world, namespace, kind, name, *words, since, within=WITHIN):
@@ -131,7 +132,8 @@ def wait_for_webhook(world):
 def injection_image(world, image, **values):
     """The release with these values, and an injection.image that the chart gives only with the operator's own."""
     world.use(**values)
-    config = yaml.safe_load(world.cluster.get("-n", SYSTEM, "configmap", NAME)["data"]["config.yaml"])
+    deployment = world.cluster.get("-n", SYSTEM, "deployment", NAME)
+    config = yaml.safe_load(deployment["spec"]["template"]["metadata"]["annotations"][CONFIG])
     before = config["injection"]["image"]
     configure(world, config, image)
     try:
@@ -142,9 +144,8 @@ def injection_image(world, image, **values):
 
 def configure(world, config, image):
     config["injection"]["image"] = image
-    patch = {"data": {"config.yaml": yaml.safe_dump(config)}}
-    world.cluster.kubectl("-n", SYSTEM, "patch", "configmap", NAME, "--type=merge", "-p", json.dumps(patch))
-    world.cluster.kubectl("-n", SYSTEM, "rollout", "restart", f"deployment/{NAME}")
+    patch = {"spec": {"template": {"metadata": {"annotations": {CONFIG: yaml.safe_dump(config)}}}}}
+    world.cluster.kubectl("-n", SYSTEM, "patch", "deployment", NAME, "--type=merge", "-p", json.dumps(patch))
     world.cluster.kubectl("-n", SYSTEM, "rollout", "status", f"deployment/{NAME}", "--timeout=90s")
     world.wait_for_leader()
     wait_for_webhook(world)

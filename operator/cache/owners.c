@@ -16,8 +16,10 @@ static bool is_same(const pp_session_owner *owner, const pp_pod *pod)
 void pp_owners_note(pp_owners *owners, const pp_pod *pod)
 {
     for (size_t i = 0; i < owners->count; i++) {
-        if (is_same(&owners->items[i], pod))
+        if (is_same(&owners->items[i], pod)) {
+            owners->items[i].managed |= pod->managed;
             return;
+        }
     }
     if (pod->owner == PP_OWNER_NONE || owners->count == MAX_OWNERS)
         return;
@@ -30,7 +32,8 @@ void pp_owners_note(pp_owners *owners, const pp_pod *pod)
         free(name);
         return;
     }
-    owners->items[owners->count++] = (pp_session_owner){.kind = pod->owner, .name = name};
+    owners->items[owners->count++] =
+        (pp_session_owner){.kind = pod->owner, .name = name, .managed = pod->managed};
 }
 
 void pp_owners_forget(pp_owners *owners)

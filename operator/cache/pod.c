@@ -100,6 +100,7 @@ static int decode_texts(pp_pod *pod, const json_t *object)
         pp_json_get_string(object, "metadata", "annotations", PP_ANNOTATION_CONTAINERS, NULL));
     const json_t *labels = pp_json_get(object, "metadata", "labels", NULL);
     pod->labels = json_is_object(labels) ? json_deep_copy(labels) : NULL;
+    pod->managed = json_object_get(labels, PP_LABEL_JOBSET) != NULL;
     pod->workload = copy_or_null(pp_json_get_string(labels, PP_LABEL_WORKLOAD, NULL));
     return pod->host_name ? 0 : -1;
 }

@@ -30,6 +30,7 @@ typedef struct pp_pod {
     char *owner_name;
     char *workload;      /**< by its label, in the owner's place in results; NULL: it has none */
     pp_owner_kind owner; /**< the same by group and kind: what is asked whether a pod will follow */
+    bool managed;        /**< by its labels a controller of the owner's may make that anew */
     json_t *labels;      /**< NULL: none */
     double cpu_request;  /**< cores, all containers together; NaN: none requested */
     int64_t created_ns;

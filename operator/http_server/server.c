@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     HEADERS_AT_ONCE = 512, /* requests whose headers are in memory */
@@ -165,7 +167,34 @@ static int create_context(pp_http_server *server, pp_error *err)
     return 0;
 }
 
-/** On `address`, NULL being all; without a certificate in the clear. */
+/** A node that was booted with ipv6.disable=1 has no sockets of IPv6, for ::0 neither. */
+static bool has_ipv6(void)
+{
+    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd >= 0;
+}
+
+static void count_listener(uv_handle_t *handle, void *count)
+{
+    uv_os_fd_t fd;
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (handle->type == UV_POLL && uv_fileno(handle, &fd) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0)
+        *(size_t *)count += listens != 0;
+}
+
+/** Sockets at which the loop is told of those who connect. */
+static size_t count_listeners(uv_loop_t *loop)
+{
+    size_t count = 0;
+    uv_walk(loop, count_listener, &count);
+    return count;
+}
+
+/** On `address`, NULL being all; without a certificate in the clear. NULL: nothing listens. */
 static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, const char *address,
                                       int port, const struct lws_protocols *protocols,
                                       const char *certificate, const char *key)
@@ -183,8 +212,9 @@ static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, 
                    LWS_SERVER_OPTION_DISABLE_OS_CA_CERTS,
         .user = server,
     };
-    /* With IPv6 libwebsockets takes no notice of an address of IPv4, and listens on all. */
-    if (address && !strchr(address, ':'))
+    /* With IPv6 libwebsockets takes no notice of an address of IPv4, and listens on all; without an
+     * address it opens a socket of IPv6, and none of IPv4 where there is none. */
+    if (address ? !strchr(address, ':') : !has_ipv6())
         info.options |= LWS_SERVER_OPTION_DISABLE_IPV6;
     if (certificate) {
         info.alpn = "http/1.1"; /* HTTP/2 bodies hang in this version */
@@ -194,7 +224,10 @@ static struct lws_vhost *create_vhost(pp_http_server *server, const char *name, 
         info.server_ssl_private_key_mem_len = (unsigned int)strlen(key);
         info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
     }
-    return lws_create_vhost(server->context, &info);
+    /* A vhost whose socket could not be opened comes to be all the same, and its port with it. */
+    const size_t before = count_listeners(server->options.loop);
+    struct lws_vhost *vhost = lws_create_vhost(server->context, &info);
+    return count_listeners(server->options.loop) > before ? vhost : NULL;
 }
 
 static void describe_protocols(pp_http_server *server)

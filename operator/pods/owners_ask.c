@@ -40,8 +40,9 @@ static void on_owner(void *user, json_t *object, const pp_error *error)
         pp_session_owner *owner = &runtime->owners.items[q->owner];
         bool gone = error && error->code == PP_ERR_NOT_FOUND;
         runtime->owners.asking = false;
+        owner->managed = owner->managed || (!error && pp_owner_is_managed(object));
         if (!error || gone)
-            owner->state = pp_owner_state_of(owner->kind, gone ? NULL : object);
+            owner->state = pp_owner_state_of(owner->kind, gone ? NULL : object, owner->managed);
         else if (error->code == PP_ERR_DENIED || error->code == PP_ERR_UNAUTHORIZED)
             owner->state = PP_OWNER_UNKNOWN;
         if (error && !gone)

@@ -25,6 +25,13 @@ static void test_each_once(void **state)
     note(&owners, PP_OWNER_STATEFUL_SET, "a");
     note(&owners, PP_OWNER_NONE, "bare");
     assert_int_equal(owners.count, 2);
+    pp_pod of_job_set = pod_of(PP_OWNER_JOB, "a");
+    of_job_set.managed = true;
+    pp_owners_note(&owners, &of_job_set);
+    note(&owners, PP_OWNER_JOB, "a");
+    assert_int_equal(owners.count, 2);
+    assert_true(owners.items[0].managed);
+    assert_false(owners.items[1].managed);
     char name[16];
     for (int i = 0; i < 100; i++) {
         (void)snprintf(name, sizeof name, "job-%d", i);

@@ -122,6 +122,16 @@ static void test_owner_of_a_deployment_and_of_nobody(void **state)
                  NULL);
     assert_string_equal(pod->owner_name, "alone"); /* whom to ask whether a pod follows */
     assert_string_equal(pod->workload, "ranker");
+    assert_false(pod->managed);
+    pp_pod_free(pod);
+    pod = decode("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"dlrm-node-0-0-x\",\"uid\":\"u\","
+                 "\"labels\":{\"jobset.sigs.k8s.io/jobset-name\":\"dlrm\"},\"ownerReferences\":[{"
+                 "\"apiVersion\":\"batch/v1\",\"kind\":\"Job\",\"name\":\"dlrm-node-0\","
+                 "\"controller\":true}]}}",
+                 NULL);
+    assert_int_equal(pod->owner, PP_OWNER_JOB);
+    assert_string_equal(pod->owner_name, "dlrm-node-0");
+    assert_true(pod->managed);
     pp_pod_free(pod);
 }
 

@@ -130,6 +130,14 @@ retention.samples: [0, 3153600000]
 {{- toYaml (mergeOverwrite $chart $user) }}
 {{- end }}
 
+{{- /* The configuration is the pods' own: one that is started anew has that of its own release, not of a later one, whose
+       options it may not know. */ -}}
+{{- define "precisionprobe.configFile" -}}
+items:
+  - path: config.yaml
+    fieldRef: {fieldPath: "metadata.annotations['precisionprobe.io/config']"}
+{{- end }}
+
 {{- define "precisionprobe.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
