@@ -2510,6 +2510,47 @@ static void days_among_other_relations(void **state)
     finish(f);
 }
 
+static const char dropping_sql[] =
+    "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'metric_sample'::regclass";
+
+/* As pg_dump does, or whoever has left a transaction open. */
+static void an_old_day_that_is_read(void **state)
+{
+    (void)state;
+    fixture *f = start("t_day_read");
+    retired_seen s = {.f = f};
+    pp_error err = {0};
+    const pp_store_retention ages = {.activity = DAY, .samples = DAY};
+    prepare_target(f);
+    put_batch(f, 0);
+    put_samples(f, samples, 4);
+    finish_session(f, "Succeeded", T0);
+    PGconn *reader = sql_connect(f->conninfo);
+    sql_execute(reader,
+                "BEGIN; SELECT count(*) FROM metric_sample WHERE at_ns = 1769000000000000000");
+    called(f, pp_store_retire(f->store, &ages, T0 + 2 * DAY, on_retired, &s, &err), &err);
+    for (int i = 0; i < 6000 && sql_count(f->direct, dropping_sql) == 0; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        usleep(10000);
+    }
+    assert_int_equal(sql_count(f->direct, dropping_sql), 1);
+    /* Another day is written and read meanwhile. */
+    sql_execute(f->direct, "SET statement_timeout = '30s'; "
+                           "INSERT INTO metric_sample SELECT 'GPU-c', metric, source, at_ns, value "
+                           "FROM metric_sample WHERE at_ns = 1769086400000000000");
+    expect(f, "SELECT count(*) FROM metric_sample WHERE gpu_uuid = 'GPU-c'", "1");
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_int_equal(s.retired.batches, 1);
+    assert_int_equal(s.retired.partitions, 0);
+    assert_false(s.retired.more);
+    sql_execute(reader, "COMMIT");
+    PQfinish(reader);
+    assert_int_equal(retire(f, ages, T0 + 2 * DAY).partitions, 1);
+    expect(f, "SELECT count(*) FROM metric_sample", "2");
+    finish(f);
+}
+
 /* ---- patterns ---- */
 
 static void put_usage_of(fixture *f, const char *session, double step_ms, double sm,
@@ -2847,6 +2888,7 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(retention),
         cmocka_unit_test(days_among_other_relations),
+        cmocka_unit_test(an_old_day_that_is_read),
         cmocka_unit_test(replay_gives_the_same),
         cmocka_unit_test(unfinished_sessions),
         cmocka_unit_test(killed_server_loses_and_doubles_nothing),
