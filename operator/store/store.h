@@ -285,12 +285,14 @@ typedef struct pp_store_retired {
     int64_t sessions;
     int64_t partitions; /**< days of raw samples */
     bool more;          /**< a bound was reached: call again */
+    int64_t ahead_ns;   /**< `now_ns`' clock less the database's, within the transaction's length */
 } pp_store_retired;
 
 typedef void (*pp_store_retired_fn)(void *user, const pp_store_retired *retired,
                                     const pp_error *error);
 
-/** Deletes what is past its retention at `now_ns`: a bounded piece per call. */
+/** Deletes what is past its retention at `now_ns`, and by the database's clock: a bounded piece per
+ *  call. A day of raw samples that somebody reads is left to a later one. */
 int pp_store_retire(pp_store *store, const pp_store_retention *retention, int64_t now_ns,
                     pp_store_retired_fn done, void *user, pp_error *err);
 

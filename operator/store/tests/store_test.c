@@ -2551,6 +2551,48 @@ static void an_old_day_that_is_read(void **state)
     finish(f);
 }
 
+static int64_t days_ago(fixture *f, int days)
+{
+    char sql[128];
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT ((extract(epoch FROM now()) - %d * 86400) * 1000000000)::bigint", days);
+    return strtoll(sql_ask(f->direct, sql), NULL, 10);
+}
+
+/* A clock that is ahead deletes nothing before its time, by the database's, and one that is behind
+ * nothing before its own. */
+static void the_later_of_two_clocks_deletes_nothing(void **state)
+{
+    (void)state;
+    fixture *f = start("t_ahead");
+    const pp_store_retention ages = {.activity = 7 * DAY, .samples = 7 * DAY, .results = 7 * DAY};
+    const int64_t now = days_ago(f, 0);
+    pp_activity_sample days[] = {{0, PP_METRIC_SM_ACTIVE, days_ago(f, 2), 0.5},
+                                 {0, PP_METRIC_SM_ACTIVE, days_ago(f, 12), 0.5}};
+    prepare_target(f);
+    put_batch(f, 0);
+    put_kernels(f, 2, "agent-2", 0);
+    put_samples(f, days, 1);
+    put_solution(f, 0.5, true);
+    finish_session(f, "Succeeded", days_ago(f, 1));
+    pp_store_retired r = retire(f, ages, now + 10 * DAY);
+    assert_int_equal(r.batches + r.sample_rows + r.kernel_rows + r.sessions + r.partitions, 0);
+    assert_true(llabs(r.ahead_ns - 10 * DAY) < 600 * SECOND);
+    put_samples(f, days + 1, 1);
+    sql_execute(f->direct, "UPDATE session SET finished_at = now() - interval '12 days'");
+    r = retire(f, ages, now - 10 * DAY);
+    assert_int_equal(r.batches + r.sample_rows + r.kernel_rows + r.sessions + r.partitions, 0);
+    assert_true(llabs(r.ahead_ns + 10 * DAY) < 600 * SECOND);
+    r = retire(f, ages, now + 10 * DAY);
+    assert_int_equal(r.batches, 2);
+    assert_int_equal(r.sample_rows, 1);
+    assert_true(r.kernel_rows > 0);
+    assert_int_equal(r.sessions, 1);
+    assert_int_equal(r.partitions, 1);
+    expect(f, "SELECT count(*) FROM metric_sample", "1");
+    finish(f);
+}
+
 /* ---- patterns ---- */
 
 static void put_usage_of(fixture *f, const char *session, double step_ms, double sm,
@@ -2889,6 +2931,7 @@ int main(void)
         cmocka_unit_test(retention),
         cmocka_unit_test(days_among_other_relations),
         cmocka_unit_test(an_old_day_that_is_read),
+        cmocka_unit_test(the_later_of_two_clocks_deletes_nothing),
         cmocka_unit_test(replay_gives_the_same),
         cmocka_unit_test(unfinished_sessions),
         cmocka_unit_test(killed_server_loses_and_doubles_nothing),
