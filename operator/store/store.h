@@ -16,7 +16,7 @@
  * PP_ERR_TOO_LARGE.
  *
  * Callbacks run on the loop's thread; they may call the store and free it. Times are ns since
- * 1970. Schema: migrations/; applied at every connect, under an advisory lock.
+ * 1970. Schema: migrations/; applied at every connect by who may, under an advisory lock.
  */
 #ifndef PP_OPERATOR_STORE_STORE_H
 #define PP_OPERATOR_STORE_STORE_H
@@ -45,6 +45,9 @@ typedef struct pp_store_options {
     int64_t backoff_max_ns;     /**< 0: 10 s */
     size_t max_queued_bytes;    /**< of what waits and is on its way; 0: 64 MiB */
     bool reads_only;            /**< of a reader's connections (query.h): nothing is migrated */
+    /** Whether the schema may be brought up to date now; else an older one is waited with. NULL: it
+     * may always. */
+    bool (*may_migrate)(void *user);
     /** Called when `ready` or the text of the health changed; may be NULL. */
     void (*on_health)(void *user, bool ready, const char *text);
     /** What the database's owner is to put right, though all goes on; once for each text. May be
@@ -59,6 +62,9 @@ pp_store *pp_store_new(uv_loop_t *loop, const pp_store_options *options, pp_erro
 /** Every outstanding call gets PP_ERR_UNAVAILABLE now; run the loop until the handles are closed.
  *  NULL is allowed. */
 void pp_store_free(pp_store *store);
+
+/** What waits for its next attempt to connect makes it now: `may_migrate` has become true. */
+void pp_store_try_now(pp_store *store);
 
 /** Whether both connections work; *ret_text (may be NULL) says how it stands, borrowed until the
  *  next turn of the loop. */
