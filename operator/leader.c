@@ -27,6 +27,7 @@ static void start_leading(pp_operator *op)
     (void)uv_timer_stop(&op->recall);
     if (op->server)
         pp_http_ingest_hold(op->server, false);
+    pp_store_try_now(op->store); /* it may have waited for who migrates */
     pp_connections_tell_all(op);
     pp_watches_enqueue_all(op);
     pp_patterns_resume(op);

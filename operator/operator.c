@@ -59,6 +59,14 @@ static void on_store_health(void *user, bool is_ready, const char *text)
     pp_watches_enqueue_all(op);
 }
 
+/* A replica that never comes to lead, as of a release that is taken back, changes nothing under the
+ * one that does. */
+static bool may_migrate(void *user)
+{
+    const pp_operator *op = user;
+    return op->leading;
+}
+
 static void on_store_warning(void *user, const char *text)
 {
     (void)user;
@@ -268,6 +276,7 @@ static int connect_edges(pp_operator *op, pp_error *err)
                                     .connect_timeout_ns = config->postgres.connect_timeout,
                                     .max_queued_bytes =
                                         (size_t)config->postgres.max_queued_mebibytes << 20,
+                                    .may_migrate = may_migrate,
                                     .on_health = on_store_health,
                                     .on_warning = on_store_warning,
                                     .user = op};

@@ -2,9 +2,14 @@
 
 #include "common/log.h"
 #include "common/time.h"
+#include "controller/samples/clock_offset.h"
 #include "operator/cache/watches.h"
 #include "operator/patterns/old_patterns.h"
 #include "operator/state/state.h"
+
+#include <stdlib.h>
+
+static const int64_t CLOCKS_APART_NS = INT64_C(3600000000000);
 
 /* What the store holds open although it is over: the object is gone, or the store missed its end.
  */
@@ -21,6 +26,21 @@ static void on_orphans(void *user, const pp_strings *uids, const pp_error *error
     }
 }
 
+/* Once, until they agree again. */
+static void tell_clocks(pp_operator *op, int64_t ahead_ns)
+{
+    const bool apart = llabs(ahead_ns) > CLOCKS_APART_NS;
+    char text[96];
+    if (apart && !op->clocks_told) {
+        pp_clock_describe(ahead_ns, text, sizeof text);
+        pp_warn(NULL,
+                "retention: by the database's, this replica's clock is %s: only what is old by "
+                "both is deleted",
+                text);
+    }
+    op->clocks_told = apart;
+}
+
 static void on_retired(void *user, const pp_store_retired *retired, const pp_error *error)
 {
     pp_operator *op = user;
@@ -29,6 +49,7 @@ static void on_retired(void *user, const pp_store_retired *retired, const pp_err
             pp_warn(NULL, "retention: %s", error->message);
         return;
     }
+    tell_clocks(op, retired->ahead_ns);
     if (retired->batches || retired->sample_rows || retired->kernel_rows || retired->wait_rows ||
         retired->copy_rows || retired->sessions || retired->partitions)
         pp_info(NULL,

@@ -18,7 +18,8 @@ LIBRARIES = {"curl/": "libcurl", "jansson.h": "jansson", "libpq-fe.h": "libpq", 
              "yaml.h": "libyaml", "cmocka.h": "cmocka"}
 # Of tests alone.
 FOR_TESTS = {"": ["common/tests"], "cli/tests": ["estimate", "estimate/problem", "estimate/regression/tests"], "estimate/tests": ["estimate/regression/tests"],
-             "estimate/replay/tests": ["estimate"], "operator/prometheus/tests": ["controller/samples", "operator/http_server"],
+             "estimate/replay/tests": ["estimate"], "operator/http_client/tests": ["operator/http_server"],
+             "operator/prometheus/tests": ["controller/samples", "operator/http_server"],
              "operator/store/tests": ["estimate"], "operator/tests": ["controller/pods", "operator/store/tests"],
              "sidecar/agent/tests": ["sidecar/hook"], "sidecar/gpu/tests": ["e2e/gpu/driver"],
              "sidecar/hook/tests": ["sidecar/gpu"]}

@@ -128,6 +128,11 @@ static int set_tls(CURL *easy, const pp_http_client_tls *tls, pp_error *err)
     CURLcode rc = CURLE_OK;
     if (tls->ca_pem || tls->ca_file) /* that authority alone, not the system's besides */
         rc = curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    /* A file is read anew for each connection, not for each request: curl would keep what it held
+     * for a day, and refuse a server whose authority has been replaced. Connections that are open
+     * stay: they were good when they were made, and a server with a new certificate ends them. */
+    if (!rc && tls->ca_file)
+        rc = curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
     if (!rc)
         rc = set_pem(easy, CURLOPT_CAINFO, tls->ca_file, CURLOPT_CAINFO_BLOB, tls->ca_pem);
     if (!rc)

@@ -35,7 +35,8 @@ typedef enum pp_http_client_share {
 
 /** How to trust the server and how to prove who we are. PEM text wins over a file. */
 typedef struct pp_http_client_tls {
-    const char *ca_file; /**< PEM; NULL with ca_pem NULL: the system's authorities */
+    const char *ca_file; /**< PEM, read for each connection; NULL with ca_pem NULL: the system's
+                            authorities */
     const char *ca_pem;  /**< PEM text */
     const char *cert_file;
     const char *cert_pem;

@@ -87,6 +87,7 @@ struct pp_operator {
     uv_timer_t tick;    /**< collects and solves what is due */
     unsigned ticks;
     uv_timer_t retention;
+    bool clocks_told; /**< of retention.c: the database's is another one */
     struct pp_workload_metrics *workload_metrics; /**< NULL: none are exported */
     struct pp_patterns_left *patterns_left;       /**< of patterns.c; NULL: none */
     bool old_patterns_due;                        /**< of old_patterns.c */

@@ -44,9 +44,10 @@ struct pp_connection {
     uv_timer_t timer; /* the next attempt; the attempt's limit; the stall watch */
     int64_t backoff_ns;
     uint64_t seed;
-    uint64_t heard_ms; /* loop time of the last bytes from the server */
-    bool busy;         /* in on_poll: closing is left to its end */
-    bool migrated;     /* what is being read is the end of a migration */
+    uint64_t heard_ms;     /* loop time of the last bytes from the server */
+    bool busy;             /* in on_poll: closing is left to its end */
+    const char *migration; /* whose end is being read; NULL: the program's metrics' */
+    int answered;          /* statements of `script` */
     PGresult *applied;
     pp_buf script;
     pp_prepared *prepared; /* of this server connection; NULL: nothing is */
@@ -545,10 +546,30 @@ static void begin_work(pp_connection *c)
         uv_timer_start(&c->timer, on_tick, TICK_MS, TICK_MS);
 }
 
+/* What brings the schema a step further, into c->script. -1: there is nothing to send. */
+static int choose_step(pp_connection *c, pp_error *err)
+{
+    pp_buf_reset(&c->script);
+    c->migration = NULL;
+    c->answered = 0;
+    if (!c->applied)
+        return pp_error_set(err, PP_ERR_INTERNAL, "no answer");
+    const int version = PQntuples(c->applied);
+    const int rc = pp_migrate_next(c->applied, pp_migrations, pp_migrations_count, &c->script, err);
+    if (rc == 1)
+        c->migration = pp_migrations[version].name;
+    if (rc == 1 && c->options->may_migrate && !c->options->may_migrate(c->options->user))
+        return pp_error_set(err, PP_ERR_UNAVAILABLE,
+                            "the database has version %d, this program %zu: the replica that leads "
+                            "migrates, and this one does not lead",
+                            version, pp_migrations_count);
+    return rc < 0 ? -1 : 0;
+}
+
 static void end_reading(pp_connection *c)
 {
     pp_error err = {0};
-    if (c->state == ENDING && !c->migrated) {
+    if (c->state == ENDING && !c->migration) {
         begin_work(c);
         return;
     }
@@ -556,18 +577,33 @@ static void end_reading(pp_connection *c)
         begin_migration(c);
         return;
     }
-    pp_buf_reset(&c->script);
-    const int rc = c->applied ? pp_migrate_next(c->applied, pp_migrations, pp_migrations_count,
-                                                &c->script, &err)
-                              : pp_error_set(&err, PP_ERR_INTERNAL, "no answer");
+    const int rc = choose_step(c, &err);
     PQclear(c->applied);
     c->applied = NULL;
-    c->migrated = rc == 1;
     c->state = ENDING;
     if (rc < 0)
         lose(c, "schema", err.message);
     else if (!PQsendQuery(c->conn, c->script.data))
         lose(c, "cannot migrate the schema", PQerrorMessage(c->conn));
+}
+
+static void lose_reading(pp_connection *c, const PGresult *r)
+{
+    const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    char statement[120], text[300];
+    if (sqlstate && strcmp(sqlstate, "55P03") == 0 && c->state == READING) {
+        lose(c, "schema", "another process has been migrating it for a minute");
+    } else if (sqlstate && strcmp(sqlstate, "55P03") == 0) {
+        pp_migrate_statement(c->script.data, c->answered, statement, sizeof statement);
+        (void)snprintf(text, sizeof text,
+                       "%.60s got no lock within 2 s, since another transaction holds it, and is "
+                       "to be tried again: %s",
+                       c->migration ? c->migration : "the last step", statement);
+        lose(c, "cannot migrate", text);
+    } else {
+        lose(c, c->state == READING ? "cannot read the schema's version" : "cannot migrate",
+             PQresultErrorMessage(r));
+    }
 }
 
 static void read_migration(pp_connection *c)
@@ -579,11 +615,11 @@ static void read_migration(pp_connection *c)
             continue;
         }
         if (PQresultStatus(r) != PGRES_TUPLES_OK && PQresultStatus(r) != PGRES_COMMAND_OK) {
-            lose(c, c->state == READING ? "cannot read the schema's version" : "cannot migrate",
-                 PQresultErrorMessage(r));
+            lose_reading(c, r);
             PQclear(r);
             return;
         }
+        c->answered += c->state == ENDING;
         PQclear(c->applied);
         c->applied = c->state == READING ? r : NULL; /* the last one is the list */
         if (c->state != READING)
@@ -846,6 +882,12 @@ void pp_connection_close(pp_connection *c)
         end_job(c, job, &err);
     if (!c->busy)
         destroy(c);
+}
+
+void pp_connection_try_now(pp_connection *c)
+{
+    if (c->state == WAITING)
+        uv_timer_start(&c->timer, on_attempt, 0, 0);
 }
 
 void pp_connection_submit(pp_connection *c, pp_job *job)

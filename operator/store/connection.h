@@ -58,6 +58,8 @@ pp_connection *pp_connection_new(uv_loop_t *loop, const pp_store_options *option
                                  const pp_connection_events *events, pp_error *err);
 /** All jobs end with an error now; `closed` is said from the loop, then the memory is freed. */
 void pp_connection_close(pp_connection *c);
+/** Makes the next attempt to connect now, where it waits for that. */
+void pp_connection_try_now(pp_connection *c);
 /** Takes the job over. */
 void pp_connection_submit(pp_connection *c, pp_job *job);
 bool pp_connection_ready(const pp_connection *c);

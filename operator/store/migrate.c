@@ -2,16 +2,22 @@
 
 #include "common/metric.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The version from which on access_settle() is there. */
 enum { ACCESS = 16 };
 
-/* The lock's key is ours alone; a second process waits here until the first has committed. */
+/* The lock's key is ours alone; a second process waits here until the first has committed, but not
+ * for so long that its own side has gone. While a statement of a migration waits for a lock, all
+ * that comes after it waits, too, the leader's writes among it: so it gives way soon. Longer than
+ * deadlock_timeout (1 s), by which an autovacuum gives way to it. */
 static const char begin_text[] =
     "BEGIN;"
+    "SET LOCAL lock_timeout = '60s';"
     "SELECT pg_advisory_xact_lock(7738142, 0);"
+    "SET LOCAL lock_timeout = '2s';"
     /* IF NOT EXISTS asks for the right to create, which a writer lacks, even where it exists. */
     "DO $$ BEGIN IF to_regclass(quote_ident(current_schema()) || '.schema_migration') IS NULL THEN "
     "CREATE TABLE schema_migration ("
@@ -94,4 +100,42 @@ int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n
                       m->name, m->checksum) < 0)
         return -1;
     return 1;
+}
+
+/* Behind what begins here and may hold semicolons: a comment, a quoted text or name, a body between
+ * dollars; else behind the one character. */
+static const char *skip(const char *s)
+{
+    char tag[64];
+    const char *end = NULL;
+    if (strncmp(s, "--", 2) == 0)
+        return s + strcspn(s, "\n");
+    if (*s == '\'' || *s == '"') {
+        end = strchr(s + 1, *s);
+        return end ? end + 1 : s + strlen(s);
+    }
+    const size_t n = *s == '$' ? strcspn(s + 1, "$ ;\n") + 2 : 0;
+    if (n == 0 || n >= sizeof tag || s[n - 1] != '$')
+        return s + 1;
+    (void)snprintf(tag, n + 1, "%s", s);
+    end = strstr(s + n, tag);
+    return end ? end + n : s + strlen(s);
+}
+
+static const char *statement_start(const char *s)
+{
+    while (*s && (strchr(" \n;", *s) || strncmp(s, "--", 2) == 0))
+        s = skip(s);
+    return s;
+}
+
+void pp_migrate_statement(const char *sql, int before, char *out, size_t size)
+{
+    const char *s = statement_start(sql);
+    for (int i = 0; i < before && *s; i++) {
+        while (*s && *s != ';')
+            s = skip(s);
+        s = statement_start(s);
+    }
+    (void)snprintf(out, size, "%.*s", (int)strcspn(s, "\n;"), s);
 }

@@ -22,7 +22,9 @@ typedef struct pp_migration {
 extern const pp_migration pp_migrations[];
 extern const size_t pp_migrations_count;
 
-/** First text: begins a transaction, takes the lock and reads what was applied. */
+/** First text: begins a transaction, takes the lock and reads what was applied. It waits a minute
+ * at most for who migrates meanwhile; what follows in the transaction waits for each of its locks a
+ * moment only, since others queue behind it. */
 const char *pp_migrate_begin(void);
 
 /**
@@ -33,5 +35,9 @@ const char *pp_migrate_begin(void);
  */
 int pp_migrate_next(const PGresult *applied, const pp_migration *known, size_t n, pp_buf *out,
                     pp_error *err);
+
+/** How the statement begins that comes behind `before` others in the text: for people, at most a
+ * line of it. */
+void pp_migrate_statement(const char *sql, int before, char *out, size_t size);
 
 #endif

@@ -1,4 +1,5 @@
 /* The end of a session, and of what is past its retention. */
+#include "common/time.h"
 #include "operator/store/store_internal.h"
 
 static const char finish_sql[] =
@@ -40,13 +41,18 @@ enum {
     MAX_PARTITIONS = 10
 };
 
-/* $1: sessions that ended before this (ns) are due; NULL: none. $2: at most so many rows. */
+#define DATABASE_NS "(extract(epoch FROM now()) * 1000000000)::bigint"
+/* $1: our clock (ns), $2: an age; NULL: nothing is due. What is deleted is gone for good: so it has
+ * to be old by the database's clock, too. */
+#define DUE_NS "(least($1::bigint, " DATABASE_NS ") - $2::bigint)"
+#define DUE_AT "to_timestamp(" DUE_NS " / 1e9)"
+
+/* Of sessions that ended before what is due. $3: at most so many rows. */
 /* By the key's index, session after session: most that are due have nothing left. */
 #define DELETE_OF(table)                                                                           \
     "WITH gone AS (DELETE FROM " table " WHERE ctid = ANY (ARRAY (SELECT a.ctid FROM session s "   \
-    "CROSS JOIN LATERAL (SELECT ctid FROM " table " WHERE session_uid = s.uid LIMIT $2) a "        \
-    "WHERE s.finished_at < to_timestamp($1::bigint / 1e9) LIMIT $2)) RETURNING 1) "                \
-    "SELECT count(*) FROM gone"
+    "CROSS JOIN LATERAL (SELECT ctid FROM " table " WHERE session_uid = s.uid LIMIT $3) a "        \
+    "WHERE s.finished_at < " DUE_AT " LIMIT $3)) RETURNING 1) SELECT count(*) FROM gone"
 static const char activity_sql[] = DELETE_OF("activity");
 static const char rows_sql[] = DELETE_OF("sample");
 static const char kernels_sql[] = DELETE_OF("kernel");
@@ -55,20 +61,23 @@ static const char copies_sql[] = DELETE_OF("gpu_copy");
 /* A session goes when its activity and rows are gone, so that no deletion is a large one. */
 static const char sessions_sql[] =
     "WITH gone AS (DELETE FROM session WHERE uid IN (SELECT s.uid FROM session s "
-    "WHERE s.finished_at < to_timestamp($1::bigint / 1e9) "
+    "WHERE s.finished_at < " DUE_AT " "
     "AND NOT EXISTS (SELECT 1 FROM activity a WHERE a.session_uid = s.uid) "
     "AND NOT EXISTS (SELECT 1 FROM sample a WHERE a.session_uid = s.uid) "
     "AND NOT EXISTS (SELECT 1 FROM kernel a WHERE a.session_uid = s.uid) "
     "AND NOT EXISTS (SELECT 1 FROM host_wait a WHERE a.session_uid = s.uid) "
     "AND NOT EXISTS (SELECT 1 FROM gpu_copy a WHERE a.session_uid = s.uid) "
-    "ORDER BY s.finished_at LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
+    "ORDER BY s.finished_at LIMIT $3) RETURNING 1) SELECT count(*) FROM gone";
 static const char partitions_sql[] =
-    "SELECT CASE WHEN $1::bigint IS NULL THEN 0::bigint ELSE metric_sample_drop($1, $2) END";
+    "SELECT CASE WHEN $2::bigint IS NULL THEN 0::bigint ELSE metric_sample_drop(" DUE_NS ", $3) "
+    "END";
+static const char ahead_sql[] = "SELECT $1::bigint - " DATABASE_NS;
 
 typedef struct retire_call {
     pp_call call;
     pp_store_retired_fn done;
     pp_store_retired retired;
+    int64_t submitted_ns; /* monotonic: the call may have waited for the database */
 } retire_call;
 
 static int retire_row(pp_job *job, int index, const PGresult *r, int row, pp_error *err)
@@ -76,10 +85,15 @@ static int retire_row(pp_job *job, int index, const PGresult *r, int row, pp_err
     static const int64_t limits[] = {MAX_BATCHES,   MAX_SAMPLE_ROWS, MAX_KERNEL_ROWS, MAX_WAIT_ROWS,
                                      MAX_COPY_ROWS, MAX_SESSIONS,    MAX_PARTITIONS};
     (void)err;
+    const retire_call *c = (const retire_call *)job;
     pp_store_retired *out = &((retire_call *)job)->retired;
     int64_t *const counts[] = {&out->batches,   &out->sample_rows, &out->kernel_rows,
                                &out->wait_rows, &out->copy_rows,   &out->sessions,
                                &out->partitions};
+    if (index == job->n - 1) {
+        out->ahead_ns = pp_row_int(r, row, 0, 0) + pp_time_monotonic() - c->submitted_ns;
+        return 0;
+    }
     *counts[index] = pp_row_int(r, row, 0, 0);
     out->more |= *counts[index] >= limits[index];
     return 0;
@@ -99,8 +113,9 @@ static void retire_ended(pp_job *job, const pp_error *error)
 static void add_limit(pp_job *job, const char *sql, int64_t age, int64_t now, int64_t most)
 {
     pp_statement *s = pp_job_add(job, sql);
+    pp_sql_int8(s, now);
     if (age > 0)
-        pp_sql_int8(s, now - age);
+        pp_sql_int8(s, age);
     else
         pp_sql_null(s, PP_SQL_INT8);
     pp_sql_int4(s, most);
@@ -121,6 +136,7 @@ int pp_store_retire(pp_store *store, const pp_store_retention *in, int64_t now_n
     if (!c)
         return -1;
     c->done = done;
+    c->submitted_ns = pp_time_monotonic();
     c->call.job.row = retire_row;
     c->call.job.reset = retire_reset;
     add_limit(&c->call.job, activity_sql, sooner(in->activity, in->results), now_ns, MAX_BATCHES);
@@ -130,5 +146,6 @@ int pp_store_retire(pp_store *store, const pp_store_retention *in, int64_t now_n
     add_limit(&c->call.job, copies_sql, in->results, now_ns, MAX_COPY_ROWS);
     add_limit(&c->call.job, sessions_sql, in->results, now_ns, MAX_SESSIONS);
     add_limit(&c->call.job, partitions_sql, in->samples, now_ns, MAX_PARTITIONS);
+    pp_sql_int8(pp_job_add(&c->call.job, ahead_sql), now_ns);
     return pp_call_submit(store, PP_LANE_BULK, c, err);
 }

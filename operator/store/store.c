@@ -137,6 +137,12 @@ void pp_store_free(pp_store *s)
     }
 }
 
+void pp_store_try_now(pp_store *s)
+{
+    for (int i = 0; i < PP_LANES; i++)
+        pp_connection_try_now(s->lanes[i]);
+}
+
 bool pp_store_ready(const pp_store *s, const char **ret_text)
 {
     if (ret_text)

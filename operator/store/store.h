@@ -16,7 +16,7 @@
  * PP_ERR_TOO_LARGE.
  *
  * Callbacks run on the loop's thread; they may call the store and free it. Times are ns since
- * 1970. Schema: migrations/; applied at every connect, under an advisory lock.
+ * 1970. Schema: migrations/; applied at every connect by who may, under an advisory lock.
  */
 #ifndef PP_OPERATOR_STORE_STORE_H
 #define PP_OPERATOR_STORE_STORE_H
@@ -45,6 +45,9 @@ typedef struct pp_store_options {
     int64_t backoff_max_ns;     /**< 0: 10 s */
     size_t max_queued_bytes;    /**< of what waits and is on its way; 0: 64 MiB */
     bool reads_only;            /**< of a reader's connections (query.h): nothing is migrated */
+    /** Whether the schema may be brought up to date now; else an older one is waited with. NULL: it
+     * may always. */
+    bool (*may_migrate)(void *user);
     /** Called when `ready` or the text of the health changed; may be NULL. */
     void (*on_health)(void *user, bool ready, const char *text);
     /** What the database's owner is to put right, though all goes on; once for each text. May be
@@ -59,6 +62,9 @@ pp_store *pp_store_new(uv_loop_t *loop, const pp_store_options *options, pp_erro
 /** Every outstanding call gets PP_ERR_UNAVAILABLE now; run the loop until the handles are closed.
  *  NULL is allowed. */
 void pp_store_free(pp_store *store);
+
+/** What waits for its next attempt to connect makes it now: `may_migrate` has become true. */
+void pp_store_try_now(pp_store *store);
 
 /** Whether both connections work; *ret_text (may be NULL) says how it stands, borrowed until the
  *  next turn of the loop. */
@@ -285,12 +291,14 @@ typedef struct pp_store_retired {
     int64_t sessions;
     int64_t partitions; /**< days of raw samples */
     bool more;          /**< a bound was reached: call again */
+    int64_t ahead_ns;   /**< `now_ns`' clock less the database's, within the transaction's length */
 } pp_store_retired;
 
 typedef void (*pp_store_retired_fn)(void *user, const pp_store_retired *retired,
                                     const pp_error *error);
 
-/** Deletes what is past its retention at `now_ns`: a bounded piece per call. */
+/** Deletes what is past its retention at `now_ns`, and by the database's clock: a bounded piece per
+ *  call. A day of raw samples that somebody reads is left to a later one. */
 int pp_store_retire(pp_store *store, const pp_store_retention *retention, int64_t now_ns,
                     pp_store_retired_fn done, void *user, pp_error *err);
 

@@ -1,14 +1,24 @@
-/* The HTTP client against a small HTTP/1.1 server that runs on the same loop. */
+/* The HTTP client against a small HTTP/1.1 server that runs on the same loop; and one over TLS. */
 #include "operator/http_client/http_client.h"
 
 #include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/time.h"
+#include "operator/http_server/certificates.h"
 
+#include <arpa/inet.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -635,6 +645,126 @@ static void test_shares_are_apart(void **state)
     assert_int_equal(pp_http_client_active(w->client), 512);
 }
 
+/* ---- over TLS ---- */
+
+/* A port at which one server after the other listens, and the file with the authority of each. */
+typedef struct tls_place {
+    char dir[64];
+    char ca_file[96];
+    int listener;
+    int port;
+} tls_place;
+
+static void write_text(const char *path, const char *text)
+{
+    PP_CLEANUP_FILE FILE *f = fopen(path, "we");
+    assert_true(f && fputs(text, f) >= 0);
+}
+
+static void tls_place_make(tls_place *t)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    (void)snprintf(t->dir, sizeof t->dir, "/tmp/pp-http-client.XXXXXX");
+    assert_non_null(mkdtemp(t->dir));
+    (void)snprintf(t->ca_file, sizeof t->ca_file, "%s/ca.crt", t->dir);
+    t->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(t->listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(t->listener, 16), 0);
+    assert_int_equal(getsockname(t->listener, (struct sockaddr *)&at, &n), 0);
+    t->port = ntohs(at.sin_port);
+}
+
+static void tls_place_done(tls_place *t)
+{
+    close(t->listener);
+    (void)unlink(t->ca_file);
+    (void)rmdir(t->dir);
+}
+
+/* An authority, and what it has signed for localhost. */
+static void make_certificates(pp_certificates *made)
+{
+    char *const name[] = {(char *)(uintptr_t) "localhost"};
+    const pp_strings names = {(char **)(uintptr_t)name, 1};
+    pp_error err = {0};
+    bool changed = false;
+    *made = (pp_certificates){0};
+    if (pp_certificates_renew(made, &names, pp_time_now(), &changed, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static void use_pair(SSL_CTX *ctx, const pp_certificates *own)
+{
+    BIO *pem = BIO_new_mem_buf(own->certificate, -1);
+    BIO *key_pem = BIO_new_mem_buf(own->key, -1);
+    X509 *certificate = PEM_read_bio_X509(pem, NULL, NULL, NULL);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(key_pem, NULL, NULL, NULL);
+    if (SSL_CTX_use_cert_and_key(ctx, certificate, key, NULL, 1) != 1)
+        _exit(1);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    BIO_free(pem);
+    BIO_free(key_pem);
+}
+
+/* A server that ends with its only connection, for which there may be no more than one request. */
+static pid_t serve_once(const tls_place *t, const pp_certificates *own)
+{
+    static const char ok[] = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    char request[4096];
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    use_pair(ctx, own);
+    const int accepted = accept(t->listener, NULL, NULL);
+    SSL *ssl = SSL_new(ctx);
+    SSL_set_fd(ssl, accepted);
+    if (SSL_accept(ssl) == 1 && SSL_read(ssl, request, sizeof request) > 0 &&
+        SSL_write(ssl, ok, sizeof ok - 1) > 0)
+        (void)SSL_shutdown(ssl);
+    _exit(0);
+}
+
+/* Asks such a server; whether it was trusted. */
+static bool is_trusted(world *w, const tls_place *t, const pp_certificates *own)
+{
+    const pp_http_client_tls tls = {.ca_file = t->ca_file};
+    const pp_http_client_request request = {
+        .url = w->url, .tls = &tls, .done = on_done, .user = w, .timeout_ms = 120000};
+    int status = -1;
+    const pid_t pid = serve_once(t, own);
+    (void)snprintf(w->url, sizeof w->url, "https://localhost:%d/", t->port);
+    assert_int_equal(pp_http_client_send(w->client, &request, NULL, NULL), 0);
+    run_until_done(w, w->done + 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(w->error.code, w->status == 200 ? PP_OK : PP_ERR_UNAVAILABLE);
+    return w->status == 200;
+}
+
+/* As the kubelet replaces a rotated ca.crt under a process that runs. */
+static void test_authority_is_replaced(void **state)
+{
+    world *w = *state;
+    tls_place place;
+    pp_certificates old, now;
+    tls_place_make(&place);
+    make_certificates(&old);
+    make_certificates(&now);
+    write_text(place.ca_file, old.ca);
+    assert_true(is_trusted(w, &place, &old));
+    assert_false(is_trusted(w, &place, &now));
+    write_text(place.ca_file, now.ca);
+    assert_true(is_trusted(w, &place, &now));
+    assert_false(is_trusted(w, &place, &old));
+    pp_certificates_done(&old);
+    pp_certificates_done(&now);
+    tls_place_done(&place);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -666,6 +796,7 @@ int main(void)
         TEST(test_bad_requests),
         TEST(test_request_limit),
         TEST(test_shares_are_apart),
+        TEST(test_authority_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

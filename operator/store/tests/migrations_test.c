@@ -2,12 +2,15 @@
  * Postgres. */
 #include "common/tests/cmocka_all.h"
 #include "operator/store/migrate.h"
+#include "operator/store/store.h"
 #include "operator/store/tests/database.h"
+#include "operator/store/tests/shared_postgres.h"
 #include "operator/store/tests/sql.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* All that the schema is made of, a line each; partitions follow from rows. */
 static const char schema_sql[] =
@@ -129,11 +132,192 @@ static void test_who_could_read_reads_on(void **state)
     PQfinish(owner);
 }
 
+/* The texts of statements are told apart as the server does, whatever they quote. */
+static void test_a_migrations_statements(void **state)
+{
+    (void)state;
+    pp_buf sql;
+    pp_error err = {0};
+    char last[32], behind[32];
+    PGconn *conn = database_make("t_from");
+    pp_buf_init(&sql, 4 << 20);
+    for (int rc = 1; rc == 1;) {
+        int n = 0;
+        PGresult *r = PQexec(conn, pp_migrate_begin());
+        pp_buf_reset(&sql);
+        rc = pp_migrate_next(r, pp_migrations, pp_migrations_count, &sql, &err);
+        PQclear(r);
+        assert_int_equal(PQsendQuery(conn, sql.data), 1);
+        while ((r = PQgetResult(conn))) {
+            assert_int_not_equal(PQresultStatus(r), PGRES_FATAL_ERROR);
+            PQclear(r);
+            n++;
+        }
+        pp_migrate_statement(sql.data, n - 1, last, sizeof last);
+        pp_migrate_statement(sql.data, n, behind, sizeof behind);
+        assert_string_equal(last, "COMMIT");
+        assert_string_equal(behind, "");
+    }
+    pp_buf_done(&sql);
+    PQfinish(conn);
+}
+
+/* A store beside who reads and writes. */
+typedef struct beside {
+    uv_loop_t loop;
+    uv_timer_t wake; /* so that a turn of the loop ends */
+    pp_store *store;
+    PGconn *direct;
+    bool may_migrate;
+    char said[1024];
+} beside;
+
+static void on_health(void *user, bool ready, const char *text)
+{
+    (void)ready;
+    (void)snprintf(((beside *)user)->said, sizeof((beside *)user)->said, "%s", text);
+}
+
+static bool may_migrate(void *user)
+{
+    return ((beside *)user)->may_migrate;
+}
+
+static void on_wake(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+/* On a database whose schema is of this version. */
+static void beside_open(beside *b, const char *name, size_t version)
+{
+    char conninfo[SHARED_POSTGRES_CONNINFO];
+    pp_error err = {0};
+    *b = (beside){.direct = database_make(name), .may_migrate = true};
+    database_migrate(b->direct, version);
+    database_fill(b->direct, version, "a");
+    shared_postgres_conninfo(conninfo);
+    const size_t n = strlen(conninfo);
+    (void)snprintf(conninfo + n, sizeof conninfo - n, " dbname=%s", name);
+    const pp_store_options options = {
+        .conninfo = conninfo, .on_health = on_health, .may_migrate = may_migrate, .user = b};
+    uv_loop_init(&b->loop);
+    uv_timer_init(&b->loop, &b->wake);
+    uv_timer_start(&b->wake, on_wake, 20, 20);
+    b->store = pp_store_new(&b->loop, &options, &err);
+    assert_non_null(b->store);
+}
+
+static void beside_close_store(beside *b)
+{
+    pp_store_free(b->store);
+    b->store = NULL;
+    uv_close((uv_handle_t *)&b->wake, NULL);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&b->loop), 0);
+}
+
+/* Turns the loop until this answers `answer`; 1 min. */
+static void beside_await(beside *b, const char *sql, const char *answer)
+{
+    const uint64_t end = uv_hrtime() + UINT64_C(60000000000);
+    while (strcmp(sql_ask(b->direct, sql), answer) != 0) {
+        uv_run(&b->loop, UV_RUN_ONCE);
+        if (uv_hrtime() > end)
+            fail_msg("%s: %s, and the store: %s", sql, sql_ask(b->direct, sql), b->said);
+    }
+}
+
+static void beside_await_said(beside *b, const char *text)
+{
+    const uint64_t end = uv_hrtime() + UINT64_C(60000000000);
+    while (!strstr(b->said, text)) {
+        uv_run(&b->loop, UV_RUN_ONCE);
+        if (uv_hrtime() > end)
+            fail_msg("the store: %s, not %s", b->said, text);
+    }
+}
+
+static const char waiting_sql[] =
+    "SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
+    "WHERE a.datname = current_database() AND NOT l.granted AND l.locktype = 'relation'";
+static const char version_sql[] = "SELECT max(version) FROM schema_migration";
+
+/* As pg_dump, of a table that the next migration alters. */
+static void test_a_reader_delays_a_migration(void **state)
+{
+    (void)state;
+    beside b;
+    char all[16];
+    (void)snprintf(all, sizeof all, "%zu", pp_migrations_count);
+    beside_open(&b, "t_locked", 20);
+    PGconn *reader = database_open("t_locked", "probe");
+    sql_execute(reader, "BEGIN; SELECT count(*) FROM attribution");
+    sql_execute(b.direct, "SET statement_timeout = '30s'");
+    beside_await(&b, waiting_sql, "t");
+    /* What comes behind the migration goes on all the same. */
+    sql_execute(b.direct, "UPDATE attribution SET revision = 7");
+    beside_await_said(&b,
+                      "cannot migrate: 0021_sample_by_share got no lock within 2 s, since another "
+                      "transaction holds it, and is to be tried again: ALTER TABLE attribution");
+    assert_string_equal(sql_ask(b.direct, version_sql), "20");
+    sql_execute(reader, "COMMIT");
+    beside_await(&b, version_sql, all);
+    assert_string_equal(sql_ask(b.direct, "SELECT revision FROM attribution"), "7");
+    beside_await_said(&b, "connected");
+    beside_close_store(&b);
+    PQfinish(reader);
+    PQfinish(b.direct);
+}
+
+/* Of a program that ends meanwhile nothing is left that waits, for which others would have to. */
+static void test_nothing_is_left_waiting(void **state)
+{
+    (void)state;
+    beside b;
+    beside_open(&b, "t_locked", 20);
+    PGconn *reader = database_open("t_locked", "probe");
+    sql_execute(reader, "BEGIN; SELECT count(*) FROM attribution");
+    beside_await(&b, waiting_sql, "t");
+    beside_close_store(&b);
+    const uint64_t end = uv_hrtime() + UINT64_C(30000000000);
+    while (strcmp(sql_ask(b.direct, waiting_sql), "f") != 0) {
+        assert_true(uv_hrtime() < end);
+        usleep(20000);
+    }
+    sql_execute(reader, "COMMIT");
+    PQfinish(reader);
+    PQfinish(b.direct);
+}
+
+static void test_who_may_not_migrate_waits(void **state)
+{
+    (void)state;
+    beside b;
+    char all[16];
+    (void)snprintf(all, sizeof all, "%zu", pp_migrations_count);
+    beside_open(&b, "t_waits", 20);
+    b.may_migrate = false;
+    beside_await_said(&b, "the replica that leads migrates, and this one does not lead");
+    assert_string_equal(sql_ask(b.direct, version_sql), "20");
+    assert_false(pp_store_ready(b.store, NULL));
+    b.may_migrate = true;
+    pp_store_try_now(b.store);
+    beside_await(&b, version_sql, all);
+    beside_await_said(&b, "connected");
+    beside_close_store(&b);
+    PQfinish(b.direct);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_from_every_version),
         cmocka_unit_test(test_who_could_read_reads_on),
+        cmocka_unit_test(test_a_migrations_statements),
+        cmocka_unit_test(test_a_reader_delays_a_migration),
+        cmocka_unit_test(test_nothing_is_left_waiting),
+        cmocka_unit_test(test_who_may_not_migrate_waits),
     };
     return cmocka_run_group_tests_name("migrations", tests, NULL, NULL);
 }

@@ -2510,6 +2510,89 @@ static void days_among_other_relations(void **state)
     finish(f);
 }
 
+static const char dropping_sql[] =
+    "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'metric_sample'::regclass";
+
+/* As pg_dump does, or whoever has left a transaction open. */
+static void an_old_day_that_is_read(void **state)
+{
+    (void)state;
+    fixture *f = start("t_day_read");
+    retired_seen s = {.f = f};
+    pp_error err = {0};
+    const pp_store_retention ages = {.activity = DAY, .samples = DAY};
+    prepare_target(f);
+    put_batch(f, 0);
+    put_samples(f, samples, 4);
+    finish_session(f, "Succeeded", T0);
+    PGconn *reader = sql_connect(f->conninfo);
+    sql_execute(reader,
+                "BEGIN; SELECT count(*) FROM metric_sample WHERE at_ns = 1769000000000000000");
+    called(f, pp_store_retire(f->store, &ages, T0 + 2 * DAY, on_retired, &s, &err), &err);
+    for (int i = 0; i < 6000 && sql_count(f->direct, dropping_sql) == 0; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        usleep(10000);
+    }
+    assert_int_equal(sql_count(f->direct, dropping_sql), 1);
+    /* Another day is written and read meanwhile. */
+    sql_execute(f->direct, "SET statement_timeout = '30s'; "
+                           "INSERT INTO metric_sample SELECT 'GPU-c', metric, source, at_ns, value "
+                           "FROM metric_sample WHERE at_ns = 1769086400000000000");
+    expect(f, "SELECT count(*) FROM metric_sample WHERE gpu_uuid = 'GPU-c'", "1");
+    wait_all(f);
+    assert_int_equal(f->failed, 0);
+    assert_int_equal(s.retired.batches, 1);
+    assert_int_equal(s.retired.partitions, 0);
+    assert_false(s.retired.more);
+    sql_execute(reader, "COMMIT");
+    PQfinish(reader);
+    assert_int_equal(retire(f, ages, T0 + 2 * DAY).partitions, 1);
+    expect(f, "SELECT count(*) FROM metric_sample", "2");
+    finish(f);
+}
+
+static int64_t days_ago(fixture *f, int days)
+{
+    char sql[128];
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT ((extract(epoch FROM now()) - %d * 86400) * 1000000000)::bigint", days);
+    return strtoll(sql_ask(f->direct, sql), NULL, 10);
+}
+
+/* A clock that is ahead deletes nothing before its time, by the database's, and one that is behind
+ * nothing before its own. */
+static void the_later_of_two_clocks_deletes_nothing(void **state)
+{
+    (void)state;
+    fixture *f = start("t_ahead");
+    const pp_store_retention ages = {.activity = 7 * DAY, .samples = 7 * DAY, .results = 7 * DAY};
+    const int64_t now = days_ago(f, 0);
+    pp_activity_sample days[] = {{0, PP_METRIC_SM_ACTIVE, days_ago(f, 2), 0.5},
+                                 {0, PP_METRIC_SM_ACTIVE, days_ago(f, 12), 0.5}};
+    prepare_target(f);
+    put_batch(f, 0);
+    put_kernels(f, 2, "agent-2", 0);
+    put_samples(f, days, 1);
+    put_solution(f, 0.5, true);
+    finish_session(f, "Succeeded", days_ago(f, 1));
+    pp_store_retired r = retire(f, ages, now + 10 * DAY);
+    assert_int_equal(r.batches + r.sample_rows + r.kernel_rows + r.sessions + r.partitions, 0);
+    assert_true(llabs(r.ahead_ns - 10 * DAY) < 600 * SECOND);
+    put_samples(f, days + 1, 1);
+    sql_execute(f->direct, "UPDATE session SET finished_at = now() - interval '12 days'");
+    r = retire(f, ages, now - 10 * DAY);
+    assert_int_equal(r.batches + r.sample_rows + r.kernel_rows + r.sessions + r.partitions, 0);
+    assert_true(llabs(r.ahead_ns + 10 * DAY) < 600 * SECOND);
+    r = retire(f, ages, now + 10 * DAY);
+    assert_int_equal(r.batches, 2);
+    assert_int_equal(r.sample_rows, 1);
+    assert_true(r.kernel_rows > 0);
+    assert_int_equal(r.sessions, 1);
+    assert_int_equal(r.partitions, 1);
+    expect(f, "SELECT count(*) FROM metric_sample", "1");
+    finish(f);
+}
+
 /* ---- patterns ---- */
 
 static void put_usage_of(fixture *f, const char *session, double step_ms, double sm,
@@ -2847,6 +2930,8 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(retention),
         cmocka_unit_test(days_among_other_relations),
+        cmocka_unit_test(an_old_day_that_is_read),
+        cmocka_unit_test(the_later_of_two_clocks_deletes_nothing),
         cmocka_unit_test(replay_gives_the_same),
         cmocka_unit_test(unfinished_sessions),
         cmocka_unit_test(killed_server_loses_and_doubles_nothing),
