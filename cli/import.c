@@ -18,6 +18,7 @@
 
 /* ns: for a server that is busy; nobody else waits. */
 #define PATIENCE INT64_C(60000000000)
+#define LOCK_PATIENCE INT64_C(120000000000)
 
 static const struct argp_option known[] = {
     {"database", 'd', "URL", 0,
@@ -129,6 +130,7 @@ typedef struct import {
     pp_store_import *rows;
     pp_store *store;
     uv_loop_t loop;
+    int64_t locked_ns; /* monotonic: since when it waits for a lock; 0: it does not */
     bool inserted;
     bool answered;
     pp_error *err; /* of the store's answer */
@@ -285,11 +287,22 @@ static void on_imported(void *user, bool inserted, const pp_error *error)
         end(m, &why);
 }
 
-/* A person waits: what the operator would try again is said at once. */
+/* Whether who holds what a migration has to lock is waited for a little longer. */
+static bool waits_for_lock(import *m)
+{
+    const int64_t now = pp_time_monotonic();
+    if (!m->store || !pp_store_got_no_lock(m->store))
+        return false;
+    if (m->locked_ns == 0)
+        m->locked_ns = now;
+    return now - m->locked_ns < LOCK_PATIENCE;
+}
+
+/* A person waits: what the operator would try again is said at once, but for what passes. */
 static void on_health(void *user, bool ready, const char *text)
 {
     import *m = user;
-    if (ready || m->answered || strcmp(text, "connecting") == 0)
+    if (ready || m->answered || strcmp(text, "connecting") == 0 || waits_for_lock(m))
         return;
     m->answered = true;
     (void)pp_error_set(m->err, PP_ERR_UNAVAILABLE, "%s", text);

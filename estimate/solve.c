@@ -21,6 +21,7 @@
 #define LEAST_COUNTED 16
 #define ALIKE 1.02
 #define NOTICEABLE 0.01
+#define ALL_OBSERVED 1e-9 /* of the steps, that rounding leaves out */
 
 static char *copy(const char *text)
 {
@@ -245,8 +246,8 @@ static double amount_per_step(const pp_problem *p, size_t metric, double mean)
         return (double)NAN;
     if (p->counted.steps > 0)
         return pp_counted_steps_amount(&p->counted, &p->reading, &p->metrics[metric], mean);
-    return p->n_steps ? mean * (double)p->step_time.total_ns / 1e9 / (double)p->n_steps
-                      : (double)NAN;
+    return p->observed_steps > 0 ? mean * (double)p->step_time.total_ns / 1e9 / p->observed_steps
+                                 : (double)NAN;
 }
 
 /* The share of an item's time in which a kernel ran is what records of kernels say. How sure it is
@@ -400,12 +401,40 @@ static void make_summary(const pp_problem *p, const pp_regression_result *r, pp_
         s->shared |= r->fits[m].doubt == PP_REGRESSION_TENANT;
 }
 
+static int64_t scaled(int64_t ns, double by)
+{
+    return ns > 0 ? llround((double)ns * by) : ns;
+}
+
+/* Times are of the observed time: of several processes on one GPU that in which all of them are
+ * captured, and in it are parts of their steps. So they become those of as many steps as there are.
+ */
+static void scale_to_steps(const pp_problem *p, pp_estimates *s)
+{
+    const double steps = (double)p->n_steps;
+    if (!(p->observed_steps > 0) || p->observed_steps > (1 - ALL_OBSERVED) * steps)
+        return;
+    const double by = steps / p->observed_steps;
+    for (size_t i = 0; i < s->n_items; i++) {
+        pp_estimates_item *to = &s->items[i];
+        if (to->kind == PP_ITEM_IDLE || to->kind == PP_ITEM_JOB)
+            continue;
+        to->total_ns = scaled(to->total_ns, by);
+        to->busy_ns = scaled(to->busy_ns, by);
+        to->least_ns = scaled(to->least_ns, by);
+    }
+    s->step_ns = scaled(s->step_ns, by);
+    s->gap_ns = scaled(s->gap_ns, by);
+    s->counted_idle = counted_idle(s);
+}
+
 static int make_rows(const pp_problem *p, const pp_regression_result *r,
                      const pp_estimates_options *options, pp_estimates *s, pp_error *err)
 {
     make_summary(p, r, s);
     if (make_items(p, r, s, err) < 0 || make_estimates(p, r, options, s, err) < 0)
         return -1;
+    scale_to_steps(p, s);
     return pp_sample_rows_make(p, r, options->tolerance_percent, s, err);
 }
 

@@ -45,8 +45,8 @@ function otherGpu(a, b) {
   return "";
 }
 
-/** Of what a metric's standard error is an estimate of: of windows one after the other, or of the steps that its row's times are by; samples are many. */
-const freedomOf = (row, one) => (one.method === "job" ? Math.max(one.windows - 1, 1) : one.method === "records" ? row.busy_ms_per_step_freedom : null);
+/** Of what a metric's standard error is an estimate of: of windows, or of the steps that its row's times are by; samples are many. */
+const freedomOf = (row, one) => (["job", "replay"].includes(one.method) ? Math.max(one.windows - 1, 1) : one.method === "records" ? row.busy_ms_per_step_freedom : null);
 
 /** {key: {row, told: {metric: estimate}}} of a place's items; of levels of the whole GPU the job's alone. */
 function itemsOf(place) {
@@ -155,8 +155,8 @@ function list(items, only, onchoose) {
     summary(items), table(now ? items.filter((one) => one.what === now) : items)];
 }
 
-/** In which steps were marked; one that is long is as good as several, and 0 here. */
-const capturesOf = ({ job }) => (!job || (job.captures === 1 && job.step_ns >= LONG_NS) ? 0 : job.captures ?? 0);
+/** Whether a place has a single capture, which is as good as several. */
+const isLong = ({ job }) => job?.captures === 1 && job.step_ns >= LONG_NS;
 
 /** What makes a comparison say little, though each value may be compared. */
 function strangers([{ place: a }, { place: b }], items) {
@@ -164,9 +164,9 @@ function strangers([{ place: a }, { place: b }], items) {
   if (!items.some((one) => one.row.kind === "layer" && one.a && one.b)) said.push("They have no layer in common: these are different trainings, or another model.");
   if (peaksOf(a).size === 0 && peaksOf(b).size === 0) said.push("The GPUs' peaks are not known, so whether both ran on GPUs of one model is not, either.");
   else if (peaksOf(a).size === 0 || peaksOf(b).size === 0) said.push("Of one the GPU's peaks are not known, so whether both ran on GPUs of one model is not, either.");
-  const captures = [a, b].map(capturesOf), least = Math.min(...captures);
+  const least = Math.min(...[a, b].filter((place) => place.job?.captures > 0 && !isLong(place)).map((place) => place.job.captures));
   if (least === 1) said.push("How captures differ a single one does not say, so some marks of times may be chance.");
-  else if (least > 1 && least <= FEW_CAPTURES) said.push(`${captures.join(" and ")} captures say little of how captures differ, so of times only large differences are told.`);
+  else if (least <= FEW_CAPTURES) said.push(`${a.job?.captures ?? "?"} and ${b.job?.captures ?? "?"} captures say little of how captures differ, so of times only large differences are told.`);
   return said.length ? element("p", { class: "problem" }, said.join(" ")) : null;
 }
 

@@ -92,13 +92,14 @@ static bool differ(const json_t *a, const json_t *b, const char *key, const char
     return true;
 }
 
-/* Of what a metric's standard error is an estimate of: of windows one after the other, or of the
- * steps that the row's times are by; samples are many. */
+/* Of what a metric's standard error is an estimate of: of windows, or of the steps that the row's
+ * times are by; samples are many. */
 static double freedom_of(const json_t *item, const json_t *metric)
 {
     const char *method = pp_results_text(metric, "method");
-    if (strcmp(method, "job") == 0)
-        return fmax(number(metric, "windows") - 1, 1);
+    const double windows = number(metric, "windows");
+    if (strcmp(method, "job") == 0 || strcmp(method, "replay") == 0)
+        return isnan(windows) ? (double)INFINITY : fmax(windows - 1, 1);
     return strcmp(method, "records") == 0 ? number(item, "busyMillisecondsPerStepFreedom")
                                           : (double)INFINITY;
 }
@@ -239,11 +240,17 @@ static bool is_unknown(const json_t *gpu)
     return !*pp_results_text(gpu, "chip");
 }
 
-/* A long one is as good as several. */
-static long long captures_of(const json_t *gpu)
+/* One that is long is as good as several. */
+static void count_captures(pp_compared_gpu *to, const json_t *gpu, const json_t *other)
 {
-    const long long captures = json_integer_value(json_object_get(gpu, "captures"));
-    return captures == 1 && number(gpu, "stepNs") >= LONG_NS ? 0 : captures;
+    const json_t *of[] = {gpu, other};
+    for (int i = 0; i < 2; i++) {
+        const long long n = json_integer_value(json_object_get(of[i], "captures"));
+        to->captures[i] = n;
+        if (n > 0 && (to->least == 0 || n < to->least) &&
+            !(n == 1 && number(of[i], "stepNs") >= LONG_NS))
+            to->least = n;
+    }
 }
 
 /* By what their drivers said of them, or by their peaks, which follow from that. */
@@ -254,8 +261,7 @@ static void compare_models(pp_compared_gpu *to, const json_t *gpu, const json_t 
     (void)snprintf(to->chips[1], sizeof to->chips[1], "%s", b);
     to->unknown[0] = is_unknown(gpu);
     to->unknown[1] = is_unknown(other);
-    to->captures[0] = captures_of(gpu);
-    to->captures[1] = captures_of(other);
+    count_captures(to, gpu, other);
     if (*a && *b) {
         to->unlike = strcmp(a, b) == 0 ? "" : another_model;
         return;

@@ -33,7 +33,8 @@ typedef struct pp_compared_gpu {
     const char *unlike;      /**< why nothing of them is compared: another model; "" */
     char chips[2][128];
     bool unknown[2];       /**< neither the GPU's model nor a peak of it is known */
-    long long captures[2]; /**< in which steps were marked; 0: not known, or one of 10 s and more */
+    long long captures[2]; /**< in which steps were marked; 0: not known */
+    long long least;       /**< of these, but for one of 10 s and more; 0: none is left */
     pp_compared step;      /**< time of the whole step; quantity NULL: neither tells it */
 } pp_compared_gpu;
 

@@ -174,12 +174,11 @@ static void print_gpus(FILE *to, const pp_compared_gpu *g)
 /* How sure times are is by how captures differ, which few of them do not say well. */
 static void print_captures(FILE *to, const pp_compared_gpu *g)
 {
-    const long long a = g->captures[0], b = g->captures[1], least = a < b ? a : b;
-    if (least < 1 || least > FEW_CAPTURES)
+    if (g->least < 1 || g->least > FEW_CAPTURES)
         return;
-    (void)fprintf(to, "captures: %lld, other %lld; ", a, b);
+    (void)fprintf(to, "captures: %lld, other %lld; ", g->captures[0], g->captures[1]);
     (void)fputs(
-        least == 1
+        g->least == 1
             ? "how captures differ a single one does not say, so some marks may be chance\n"
             : "so few say little of how captures differ, so only large differences are told\n",
         to);

@@ -218,11 +218,16 @@ def test_few_windows_leave_their_mean_unsure(tmp_path, windows, p):
 
 def test_few_captures_are_said(tmp_path):
     results = json.loads((RECORDINGS / "sampling/results.json").read_text())
+    long = json.loads((RECORDINGS / "h200/results.json").read_text())["gpus"][0]
+    assert long["captures"] == 1 and long["stepNs"] > 10e9
     for captures, words in ((2, "captures: 2, other 2; so few say little"), (1, "captures: 1, other 2; how captures differ"), (9, "")):
         results["gpus"][0]["captures"] = captures
         (tmp_path / "one.json").write_text(json.dumps(results))
         text = written(f"--compare={RECORDINGS / 'sampling'}" if captures < 9 else f"--compare={tmp_path / 'one.json'}", tmp_path / "one.json")
         assert words in text and ("captures:" in text) == bool(words)
+    # A long one says how they differ; that does not help the other.
+    assert "captures: 1, other 2; so few say little" in written(f"--compare={RECORDINGS / 'sampling'}", RECORDINGS / "h200")
+    assert "captures:" not in written(f"--compare={RECORDINGS / 'h200'}", RECORDINGS / "h200")
 
 
 def test_errors_come_from_the_batches_of_earlier_results(tmp_path):

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 import folder
 import pytest
@@ -50,6 +51,28 @@ def run(*arguments, **environment):
     child = start(*arguments, **environment)
     out, complaint = child.communicate(timeout=60)
     return child.returncode, out, complaint
+
+
+def test_who_holds_a_lock_is_waited_for(database, tmp_path):
+    """As pg_dump may, where there is something to change: the attempt that got no lock within 2 s is followed by others."""
+    place = folder.write(tmp_path / "run")
+    assert run("--database", database, place)[0] == 0
+    holder = subprocess.Popen([PSQL, "-XAtq", "-d", database], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        holder.stdin.write("BEGIN; LOCK TABLE metric; SELECT 'held';\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == "held\n"
+        child = start("--database", database, place)
+        end = time.monotonic() + 60
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        for waiting in ("1", "0"):  # an attempt has begun, and it has given way
+            while (ask(database, waits) != [["0"]]) != (waiting == "1") and time.monotonic() < end:
+                time.sleep(0.05)
+        assert child.poll() is None and time.monotonic() < end
+    finally:
+        holder.communicate("COMMIT;\n", timeout=60)
+    out, complaint = child.communicate(timeout=60)
+    assert child.returncode == 0, complaint
 
 
 def test_replays_are_solved_and_are_no_training(database, tmp_path):

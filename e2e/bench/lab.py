@@ -125,9 +125,9 @@ _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 def widened(value, limits, groups):
     """An interval of so few groups that were drawn: the bootstrap's is too narrow by so much (Hesterberg: The American
-    Statistician 69, 2015, 371-386). Of one group nothing is known."""
+    Statistician 69, 2015, 371-386). None: one group says nothing of others."""
     if groups < 2:
-        return [float("-inf"), float("inf")]
+        return None
     t = _T[groups - 2] if groups - 2 < len(_T) else 1.96 + 2.7 / (groups - 1)
     factor = t / 1.96 * math.sqrt(groups / (groups - 1))
     return [value + factor * (limit - value) for limit in limits]

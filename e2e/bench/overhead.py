@@ -119,7 +119,7 @@ def print_pairs(pairs, args):
     lab.figure("machine", pairs[0]["about"]["device"], torch=pairs[0]["about"]["torch"], model=args.model)
     for name, text in (("idle", "slowdown, idle hook"), ("after", "slowdown, after a session")):
         value, interval = lab.of_groups([p[name] for p in pairs])
-        lab.figure(text, value, "%", interval, holds=interval[0] <= 0 <= interval[1], model=args.model,
+        lab.figure(text, value, "%", interval, holds=bool(interval) and interval[0] <= 0 <= interval[1], model=args.model,
                    must="the interval contains 0", pairs=len(pairs))
 
 
@@ -138,7 +138,8 @@ def print_budget(pairs, args):
             return statistics.mean(mean_ratio(lab.redraw(r[key]), lab.redraw(r["idle"]))
                                    for held in lab.redraw(kept) for r in lab.redraw(held))
         value = statistics.mean(mean_ratio(r[key], r["idle"]) for held in kept for r in held)
-        lab.figure(name, value, "%", lab.widened(value, lab.interval(drawn), len(kept)), limit=limit, pairs=len(kept), model=args.model, budget=args.budget,
+        lab.figure(name, value, "%", lab.widened(value, lab.interval(drawn), len(kept)), limit=limit, pairs=len(kept),
+                   model=args.model, budget=args.budget,
                    capture_s=args.capture, sessions=sum(map(len, kept)), seconds=args.seconds * sum(map(len, kept)),
                    sampled_steps=sum(r["steps"] for r in kept))
     captures = [more for r in runs for _, more in r["captures"]]

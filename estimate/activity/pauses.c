@@ -43,7 +43,7 @@ static double limit_of(const pp_activity_run *runs, size_t n)
     for (size_t i = n; i-- > 0 && pp_run_step_ns(&runs[i]) > limit;) {
         above += (double)runs[i].steps;
         const double shorter = i > 0 ? pp_run_step_ns(&runs[i - 1]) : 0;
-        if (above <= MOST_PAUSED * all && pp_run_step_ns(&runs[i]) >= APART * shorter)
+        if (above <= fmax(1, MOST_PAUSED * all) && pp_run_step_ns(&runs[i]) >= APART * shorter)
             apart = fmax(shorter, limit);
     }
     if (above <= 0)

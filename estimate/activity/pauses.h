@@ -17,8 +17,8 @@ double pp_run_step_ns(const pp_activity_run *run);
  * The longest mean step, ns, of a run without a pause, of the processes with uses[process]:
  * INFINITY where none of their runs has one. A run with a pause took more than twice as long as
  * half of all steps did. Where a run is one step, which may take long by itself, it is so only if
- * it stands apart: it took half as long again as any shorter one, and such are a tenth of the steps
- * at most. -1 where memory is out.
+ * it stands apart: it took half as long again as any shorter one, and such are one, or a tenth of
+ * the steps, at most. -1 where memory is out.
  */
 int pp_pauses_limit(const pp_activity *activity, const bool *uses, double *ret, pp_error *err);
 

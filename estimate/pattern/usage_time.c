@@ -11,13 +11,20 @@
 
 enum { PHASES = PP_PHASE_IDLE + 1, NO_ITEM = -1, LEAST = 2 /* values whose spread is told */ };
 
+typedef struct dealt_step {
+    pp_time_range span;
+    uint32_t process;
+    uint32_t block; /* in which it is */
+} dealt_step;
+
 typedef struct build {
     const pp_activity *activity;
     const pp_estimates *estimates;
     const pp_ranks *ranks;
     pp_usage_time *to;
-    bool *uses;            /* of each process */
-    pp_marked_step *steps; /* of these, by start */
+    bool *uses;             /* of each process */
+    pp_marked_step *marked; /* of these, by process, capture and start */
+    dealt_step *steps;      /* the same by start */
     size_t n_steps;
     uint32_t *blocks;                  /* in which each step is */
     const pp_estimates_item **by_name; /* those that are layers, by name and phase */
@@ -124,9 +131,9 @@ static int find_marked(build *b, pp_error *err)
         return -1;
     }
     for (size_t i = 0; i < b->n_steps; i++) {
-        v.of[i] = (double)(b->steps[i].span.end_ns - b->steps[i].span.start_ns);
+        v.of[i] = (double)(b->marked[i].span.end_ns - b->marked[i].span.start_ns);
         v.weights[i] = 1;
-        v.stretch[i] = i > 0 ? v.stretch[i - 1] + !is_of_one(&b->steps[i - 1], &b->steps[i]) : 0;
+        v.stretch[i] = i > 0 ? v.stretch[i - 1] + !is_of_one(&b->marked[i - 1], &b->marked[i]) : 0;
         sum += v.of[i];
         squares += v.of[i] * v.of[i];
     }
@@ -140,27 +147,57 @@ static int find_marked(build *b, pp_error *err)
     return 0;
 }
 
+typedef struct busy_step {
+    uint32_t process;
+    int64_t capture, start_ns, busy_ns;
+} busy_step;
+
+static int compare_busy(const void *a, const void *b)
+{
+    const busy_step *x = a, *y = b;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->capture != y->capture)
+        return x->capture < y->capture ? -1 : 1;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+/* Of steps, by process and capture, those of which it is known when kernels ran; how many. */
+static size_t list_busy(const build *b, busy_step *ret)
+{
+    const pp_activity *a = b->activity;
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_steps; i++) {
+        const pp_activity_step *step = &a->steps[i];
+        const pp_activity_batch *batch = &a->batches[step->batch];
+        if (b->uses[batch->process] && batch->dwell == 0 && step->gap_ns >= 0)
+            ret[n++] = (busy_step){batch->process, batch->capture, step->start_ns,
+                                   step->duration_ns - step->gap_ns};
+    }
+    if (n > 0)
+        qsort(ret, n, sizeof *ret, compare_busy);
+    return n;
+}
+
 /* Of the mean time in which kernels ran in a step; NaN. */
 static int find_busy_error(const build *b, double *ret, pp_error *err)
 {
-    const pp_activity *a = b->activity;
-    const pp_activity_batch *before = NULL;
+    const size_t room = b->activity->n_steps + 1;
+    PP_CLEANUP_FREE busy_step *steps = calloc(room, sizeof *steps);
     values v = {0};
-    size_t n = 0;
-    const int rc = make_values(&v, a->n_steps, err);
-    for (size_t i = 0; rc == 0 && i < a->n_steps; i++) {
-        const pp_activity_batch *batch = &a->batches[a->steps[i].batch];
-        if (!b->uses[batch->process] || batch->dwell != 0 || a->steps[i].gap_ns < 0)
-            continue;
-        const bool follows =
-            before && before->process == batch->process && before->capture == batch->capture;
-        v.of[n] = (double)(a->steps[i].duration_ns - a->steps[i].gap_ns);
-        v.weights[n] = 1;
-        v.stretch[n] = n > 0 ? v.stretch[n - 1] + !follows : 0;
-        before = batch;
-        n++;
+    *ret = (double)NAN;
+    const int rc = steps ? make_values(&v, room, err) : pp_error_nomem(err);
+    if (rc == 0) {
+        const size_t n = list_busy(b, steps);
+        for (size_t i = 0; i < n; i++) {
+            const bool follows = i > 0 && steps[i].process == steps[i - 1].process &&
+                                 steps[i].capture == steps[i - 1].capture;
+            v.of[i] = (double)steps[i].busy_ns;
+            v.weights[i] = 1;
+            v.stretch[i] = i > 0 ? v.stretch[i - 1] + !follows : 0;
+        }
+        *ret = error_of(&v, n, true);
     }
-    *ret = rc == 0 ? error_of(&v, n, true) : (double)NAN;
     drop_values(&v);
     return rc;
 }
@@ -316,7 +353,7 @@ static void find_shares(build *b)
 
 static int compare_starts(const void *a, const void *b)
 {
-    const pp_marked_step *x = a, *y = b;
+    const dealt_step *x = a, *y = b;
     if (x->span.start_ns != y->span.start_ns)
         return x->span.start_ns < y->span.start_ns ? -1 : 1;
     return (x->process > y->process) - (x->process < y->process);
@@ -339,7 +376,7 @@ static size_t step_at(const build *b, int64_t at)
 static void add_time(build *b, size_t step, int32_t item, double ns)
 {
     if (b->to->n_blocks > 0)
-        b->to->blocks[(size_t)item * PP_USAGE_BLOCKS + b->blocks[step]] += ns;
+        b->to->blocks[(size_t)item * PP_USAGE_BLOCKS + b->steps[step].block] += ns;
 }
 
 /* To parts of equal length, `by` for each unit of the span that lies in one. */
@@ -478,7 +515,7 @@ static void deal_blocks(build *b, size_t captures)
     size_t begin = 0, capture = 0, first = 0;
     while (begin < b->n_steps) {
         size_t end = begin + 1;
-        while (end < b->n_steps && is_of_one(&b->steps[begin], &b->steps[end]))
+        while (end < b->n_steps && is_of_one(&b->marked[begin], &b->marked[end]))
             end++;
         const size_t n = end - begin, more = 1 + spare * n / b->n_steps,
                      parts = more < n ? more : n;
@@ -486,7 +523,7 @@ static void deal_blocks(build *b, size_t captures)
             first = capture * PP_USAGE_BLOCKS / captures;
         for (size_t i = begin; i < end; i++) {
             const size_t block = first + (i - begin) * parts / n;
-            b->blocks[i] = (uint32_t)block;
+            b->steps[i].block = (uint32_t)block;
             to->block_steps[block]++;
             to->block_captures[block] = (uint32_t)capture;
         }
@@ -499,16 +536,19 @@ static void deal_blocks(build *b, size_t captures)
 
 static int find_blocks(build *b, pp_error *err)
 {
-    size_t captures = b->n_steps > 0;
+    size_t captures = 1;
     if (b->n_steps == 0)
         return 0;
-    b->blocks = calloc(b->n_steps, sizeof *b->blocks);
-    if (!b->blocks)
+    b->steps = calloc(b->n_steps, sizeof *b->steps);
+    if (!b->steps)
         return pp_error_nomem(err);
-    for (size_t i = 1; i < b->n_steps; i++)
-        captures += !is_of_one(&b->steps[i - 1], &b->steps[i]);
+    for (size_t i = 0; i < b->n_steps; i++) {
+        captures += i > 0 && !is_of_one(&b->marked[i - 1], &b->marked[i]);
+        b->steps[i] = (dealt_step){.span = b->marked[i].span, .process = b->marked[i].process};
+    }
     if (b->n_steps > 1)
         deal_blocks(b, captures);
+    qsort(b->steps, b->n_steps, sizeof *b->steps, compare_starts);
     add_intervals(b);
     add_cells(b);
     scale(b);
@@ -525,9 +565,8 @@ static int find_steps(build *b, pp_error *err)
         return pp_error_nomem(err);
     for (size_t i = 0; i < a->n_processes; i++)
         b->uses[i] = pp_activity_uses(a, (uint32_t)i, b->estimates->gpu);
-    if (pp_marked_steps_collect(a, b->uses, &b->steps, &b->n_steps, err) < 0)
+    if (pp_marked_steps_collect(a, b->uses, &b->marked, &b->n_steps, err) < 0)
         return -1;
-    qsort(b->steps, b->n_steps, sizeof *b->steps, compare_starts);
     b->to->undisturbed = b->estimates->counted_steps > 0 && b->estimates->counted_ns > 0;
     if ((b->to->undisturbed && find_counted(b, err) < 0) || find_marked(b, err) < 0 ||
         find_idle(b, err) < 0)
@@ -560,7 +599,7 @@ int pp_usage_time_find(const pp_usage_input *in, pp_usage_time *ret, pp_error *e
     const int rc = find(&b, err);
     free(b.uses);
     free(b.steps);
-    free(b.blocks);
+    free(b.marked);
     free(b.by_name);
     free(b.of_layer);
     return rc;

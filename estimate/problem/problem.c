@@ -272,6 +272,13 @@ static bool add_piece(const layer_index *x, pp_problem *p, uint32_t batch, unsig
     return true;
 }
 
+/* The last cell of a capture ends with it: nothing of it is behind. */
+static int64_t width_in(const pp_activity_batch *batch, const pp_activity_cell *cell)
+{
+    const int64_t left = batch->end_ns - cell->start_ns;
+    return left > 0 && left < cell->width_ns ? left : cell->width_ns;
+}
+
 static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
 {
     const pp_activity *a = x->activity;
@@ -295,14 +302,15 @@ static int collect_intervals(const layer_index *x, pp_problem *p, pp_error *err)
     }
     for (size_t i = 0; i < a->n_cells; i++) {
         const pp_activity_cell *v = &a->cells[i];
+        const int64_t width = width_in(&a->batches[v->batch], v);
         pp_problem_item *item =
             item_key(x, v->batch, v->layer, v->phase, &key) ? find_item(p, &key) : NULL;
         if (!add_piece(x, p, v->batch, v->phase, item,
-                       (int64_t[]){v->start_ns, v->width_ns, v->busy_ns, v->kernels_ns, v->calls}))
+                       (int64_t[]){v->start_ns, width, v->busy_ns, v->kernels_ns, v->calls}))
             continue;
         p->cells[p->n_cells++] =
             (pp_regression_cell){.start_ns = v->start_ns,
-                                 .width_ns = v->width_ns,
+                                 .width_ns = width,
                                  .busy_ns = v->busy_ns,
                                  .item = item ? (uint32_t)(item - p->items) : OTHER,
                                  .kernels_ns = v->kernels_ns};
@@ -531,8 +539,12 @@ static void collect_gaps(const layer_index *x, pp_problem *p)
 {
     for (size_t i = 0; i < x->activity->n_steps; i++) {
         const pp_activity_step *s = &x->activity->steps[i];
-        if (batch_of(x, s->batch))
-            add_time(&p->step_time, p, s->start_ns, s->duration_ns, s->duration_ns, s->gap_ns, 1);
+        if (!batch_of(x, s->batch))
+            continue;
+        add_time(&p->step_time, p, s->start_ns, s->duration_ns, s->duration_ns, s->gap_ns, 1);
+        if (s->duration_ns > 0)
+            p->observed_steps += (double)observed(p, s->start_ns, s->start_ns + s->duration_ns) /
+                                 (double)s->duration_ns;
     }
 }
 

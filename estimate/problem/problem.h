@@ -41,6 +41,7 @@ typedef struct pp_problem {
                              are among them (item n_items) */
     pp_time_range *steps;
     size_t n_steps;
+    double observed_steps; /**< of these, how many lie in the observed time; parts count as such */
     pp_time_range *observed; /**< sorted, apart from each other */
     size_t n_observed;
     pp_problem_time step_time;  /**< and the time in which no kernel ran */

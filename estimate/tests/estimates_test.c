@@ -1,5 +1,5 @@
 /* From activity to rows: which time counts, what is told, and that order does not matter. */
-#include "common/tests/cmocka_all.h"
+#include "common/tests/near.h"
 #include "common/wire.h"
 #include "estimate/items/estimates.h"
 #include "estimate/problem/problem.h"
@@ -376,10 +376,53 @@ static void busy_times_are_of_observed_time(void **state)
     pp_activity_batch half = {0, true, 1, T0, T0 + 5 * S, 0, false};
     a.batches = &half;
     pp_estimates *s = solve_gpu(&a);
-    busy_is(s, PP_ITEM_LAYER, S + 3 * S / 4, 1 - 1.75 / 3);
-    busy_is(s, PP_ITEM_COMMUNICATION, 2 * S, 0);
-    assert_int_equal(s->step_ns, 5 * S);
-    assert_int_equal(s->gap_ns, S + S / 8);
+    /* 1.25 of both steps lie in it. */
+    busy_is(s, PP_ITEM_LAYER, (S + 3 * S / 4) * 8 / 5, 1 - 1.75 / 3);
+    busy_is(s, PP_ITEM_COMMUNICATION, 2 * S * 8 / 5, 0);
+    assert_int_equal(s->observed_ns, 5 * S);
+    assert_int_equal(s->step_ns, 8 * S);
+    assert_int_equal(s->gap_ns, (S + S / 8) * 8 / 5);
+    pp_estimates_free(s);
+}
+
+/* Two trainings take turns on a GPU, and are captured at times of their own, which have a tenth in
+ * common: steps of 100 ms, of which a layer takes 80. */
+static void shared_gpu_tells_times_of_steps(void **state)
+{
+    (void)state;
+    enum { CAPTURES = 10, STEPS = 20, ALL = 2 * CAPTURES * STEPS };
+    static pp_activity_batch batches[2 * CAPTURES];
+    static pp_activity_step steps[ALL];
+    static pp_activity_interval intervals[ALL];
+    const int64_t ms = S / 1000;
+    pp_activity a = base();
+    a.batches = batches;
+    a.steps = steps;
+    a.intervals = intervals;
+    for (uint32_t process = 0; process < 2; process++)
+        for (int capture = 0; capture < CAPTURES; capture++) {
+            const uint32_t batch = (uint32_t)a.n_batches++;
+            const int64_t at = T0 + capture * 10 * S + process * (2 * S - 200 * ms);
+            batches[batch] =
+                (pp_activity_batch){process, true, capture + 1, at, at + 2 * S, 0, false};
+            for (int i = 0; i < STEPS; i++) {
+                steps[a.n_steps++] = (pp_activity_step){batch, capture * STEPS + i,
+                                                        at + i * 100 * ms, 100 * ms, 20 * ms};
+                intervals[a.n_intervals++] = (pp_activity_interval){
+                    batch, process ? 7 : 1, PP_PHASE_FORWARD, at + i * 100 * ms, 80 * ms, 80 * ms,
+                    false};
+            }
+        }
+    pp_estimates *s = solve_gpu(&a);
+    /* Before the second comes, and once the first has gone, the other is all there is. */
+    assert_int_equal(s->observed_ns, CAPTURES * 200 * ms + 2 * 1800 * ms);
+    assert_int_equal(s->step_count, ALL);
+    assert_near((double)s->step_ns / ALL, 1e8, 1e4);
+    assert_near((double)s->gap_ns / ALL, 2e7, 1e4);
+    double busy = 0;
+    for (size_t i = 0; i < s->n_items; i++)
+        busy += s->items[i].kind == PP_ITEM_LAYER ? (double)s->items[i].busy_ns / ALL : 0;
+    assert_near(busy, 8e7, 1e4);
     pp_estimates_free(s);
 }
 
@@ -387,15 +430,21 @@ static void busy_times_of_cells(void **state)
 {
     (void)state;
     const int64_t ms = S / 1000;
-    pp_activity_cell cells[] = {{0, 1, PP_WIRE_FORWARD, T0, 10 * ms, 8 * ms, 1, 4 * ms},
-                                {0, 1, PP_WIRE_FORWARD, T0 + 10 * ms, 10 * ms, 2 * ms, 1, ms},
-                                {0, 0, PP_WIRE_OTHER, T0 + 10 * ms, 10 * ms, 8 * ms, 1, 3 * ms}};
+    pp_activity_cell cells[] = {
+        {0, 1, PP_WIRE_FORWARD, T0, 10 * ms, 8 * ms, 1, 4 * ms},
+        {0, 1, PP_WIRE_FORWARD, T0 + 10 * ms, 10 * ms, 2 * ms, 1, ms},
+        {0, 0, PP_WIRE_OTHER, T0 + 10 * ms, 10 * ms, 8 * ms, 1, 3 * ms},
+        /* the last of its capture, which ends 2 ms later */
+        {0, 1, PP_WIRE_FORWARD, T0 + 8 * S - 2 * ms, 10 * ms, 2 * ms, 1, 2 * ms}};
     pp_activity a = busy_activity();
+    pp_activity_batch batch = a.batches[0];
+    batch.end_ns = T0 + 8 * S;
+    a.batches = &batch;
     a.n_intervals = 0;
     a.cells = cells;
-    a.n_cells = 3;
+    a.n_cells = 4;
     pp_estimates *s = solve_gpu(&a);
-    busy_is(s, PP_ITEM_LAYER, 5 * ms, 0.5);
+    busy_is(s, PP_ITEM_LAYER, 7 * ms, 1 - 7.0 / 12);
     assert_int_equal(item_of(s, PP_ITEM_OTHER)->busy_ns, 3 * ms);
     pp_estimates_free(s);
 }
@@ -1052,6 +1101,7 @@ int main(void)
         cmocka_unit_test(elapsed_times_have_a_least),
         cmocka_unit_test(waits_hide_what_marks_add),
         cmocka_unit_test(busy_times_are_of_observed_time),
+        cmocka_unit_test(shared_gpu_tells_times_of_steps),
         cmocka_unit_test(busy_times_of_cells),
         cmocka_unit_test(busy_times_of_a_part_stand_for_all),
         cmocka_unit_test(unknown_busy_times_say_why),

@@ -68,6 +68,18 @@ static void test_long_steps_with_pauses(void **state)
     assert_int_equal(left_out(runs, RUNS), RUNS / 20);
 }
 
+/* A short session of long steps, in one of which a checkpoint was saved. */
+static void test_few_long_steps(void **state)
+{
+    (void)state;
+    pp_activity_run runs[9];
+    for (int i = 0; i < 9; i++)
+        runs[i] = (pp_activity_run){.steps = 1, .duration_ns = (i == 4 ? 45000 : 5000 + i) * MS};
+    assert_int_equal(left_out(runs, 9), 1);
+    runs[5].duration_ns = 45001 * MS; /* two of nine are steps of another kind */
+    assert_int_equal(left_out(runs, 9), 0);
+}
+
 static void test_other_processes(void **state)
 {
     (void)state;
@@ -80,9 +92,8 @@ static void test_other_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs_of_many_steps),
-        cmocka_unit_test(test_steps_that_vary),
-        cmocka_unit_test(test_long_steps_with_pauses),
+        cmocka_unit_test(test_runs_of_many_steps),     cmocka_unit_test(test_steps_that_vary),
+        cmocka_unit_test(test_long_steps_with_pauses), cmocka_unit_test(test_few_long_steps),
         cmocka_unit_test(test_other_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -216,6 +216,22 @@ static void test_one_short_capture(void **state)
     free(w);
 }
 
+/* Of three others one has a single short capture, whichever that is: the two others say enough. */
+static void test_others_of_one_capture(void **state)
+{
+    (void)state;
+    for (uint32_t of = 0; of < 4; of++) {
+        world *w = make(4, steady);
+        for (size_t i = 0; i < w->activity.n_batches; i++)
+            if (w->batches[i].process == of)
+                w->batches[i].capture = 0;
+        pp_ranks *r = compare(w);
+        assert_int_equal(r->slowest != NULL, w->processes[of].rank != 2);
+        pp_ranks_free(r);
+        free(w);
+    }
+}
+
 /* Whatever a process says, no time is two steps'. */
 static void test_steps_on_top_of_each_other(void **state)
 {
@@ -369,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_late_in_some_steps),
         cmocka_unit_test(test_captures_that_differ),
         cmocka_unit_test(test_one_short_capture),
+        cmocka_unit_test(test_others_of_one_capture),
         cmocka_unit_test(test_steps_on_top_of_each_other),
         cmocka_unit_test(test_too_many_processes),
         cmocka_unit_test(test_nobody_is_slowest),

@@ -223,16 +223,6 @@ static int64_t waited(const process *p, pp_time_range span)
     return sum;
 }
 
-/* Whether its steps are of more than one capture, or of one that is longer than spells, as those of
- * a GPU's clock, are. */
-static bool is_drawn_well(const process *p, const uint32_t *stretch, size_t told)
-{
-    if (told == 0)
-        return false;
-    const int64_t ns = p->steps[p->n_steps - 1].span.end_ns - p->steps[0].span.start_ns;
-    return stretch[told - 1] > 0 || ns >= LONG_NS;
-}
-
 /* Of the mean of own times: steps of one capture are alike, and ranks are captured at times of
  * their own. */
 static int find_own_error(process *p, pp_error *err)
@@ -240,7 +230,7 @@ static int find_own_error(process *p, pp_error *err)
     PP_CLEANUP_FREE double *values = calloc(p->n_steps + 1, sizeof *values);
     PP_CLEANUP_FREE uint32_t *stretch = calloc(p->n_steps + 1, sizeof *stretch);
     size_t n = 0;
-    int64_t before = 0;
+    const own_step *first = NULL, *last = NULL;
     if (!values || !stretch)
         return pp_error_nomem(err);
     for (size_t i = 0; i < p->n_steps; i++) {
@@ -248,15 +238,18 @@ static int find_own_error(process *p, pp_error *err)
         if (!s->told)
             continue;
         values[n] = s->own_ns;
-        stretch[n] = n > 0 ? stretch[n - 1] + (s->capture != before) : 0;
-        before = s->capture;
+        stretch[n] = last ? stretch[n - 1] + (s->capture != last->capture) : 0;
+        first = first ? first : s;
+        last = s;
         n++;
     }
     const pp_series series = {
         .n = n, .values = values, .stretch = stretch, .least = LEAST_STEPS, .drawn = true};
     const pp_spread_mean own = pp_series_mean(&series);
     p->rank->own_stderr = own.standard_error;
-    p->rank->own_freedom = is_drawn_well(p, stretch, n) ? own.freedom : (double)NAN;
+    const bool drawn_well =
+        n > 0 && (stretch[n - 1] > 0 || last->span.end_ns - first->span.start_ns >= LONG_NS);
+    p->rank->own_freedom = drawn_well ? own.freedom : (double)NAN;
     return 0;
 }
 
@@ -442,7 +435,7 @@ static double wait_of(const pp_rank *r)
 
 static double freedom(const pp_rank *r)
 {
-    return r->own_freedom;
+    return isfinite(r->own_freedom) ? r->own_freedom : 0;
 }
 
 static double variance(const pp_rank *r)
@@ -508,7 +501,7 @@ static bool is_slowest(const pp_ranks *r, const pp_rank *who, double others_stde
 {
     const double waits_less = of_others(r, who, wait_of, room) - who->wait_ns;
     const double theirs = of_others(r, who, freedom, room);
-    if (!(r->behind_stderr < (double)INFINITY) || isnan(who->own_freedom) || isnan(theirs))
+    if (!(r->behind_stderr < (double)INFINITY) || isnan(who->own_freedom) || !(theirs > 0))
         return false;
     const double of = pp_student_freedom(who->own_stderr, who->own_freedom, others_stderr, theirs);
     return pp_student_p(r->behind_ns / r->behind_stderr, of) < CHANCE / (double)n &&

@@ -46,6 +46,7 @@ struct pp_connection {
     uint64_t seed;
     uint64_t heard_ms;     /* loop time of the last bytes from the server */
     bool busy;             /* in on_poll: closing is left to its end */
+    bool locked;           /* the last attempt got no lock for the schema */
     const char *migration; /* whose end is being read; NULL: the program's metrics' */
     int answered;          /* statements of `script` */
     PGresult *applied;
@@ -533,6 +534,7 @@ static void become_ready(pp_connection *c)
     c->prepared = pp_prepared_new();
     c->state = READY;
     c->backoff_ns = 0;
+    c->locked = false;
     say(c, "connected", NULL);
 }
 
@@ -591,9 +593,10 @@ static void lose_reading(pp_connection *c, const PGresult *r)
 {
     const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     char statement[120], text[300];
-    if (sqlstate && strcmp(sqlstate, "55P03") == 0 && c->state == READING) {
-        lose(c, "schema", "another process has been migrating it for a minute");
-    } else if (sqlstate && strcmp(sqlstate, "55P03") == 0) {
+    c->locked = sqlstate && strcmp(sqlstate, "55P03") == 0;
+    if (c->locked && c->state == READING) {
+        lose(c, "schema", "another connection has been migrating it for a minute");
+    } else if (c->locked) {
         pp_migrate_statement(c->script.data, c->answered, statement, sizeof statement);
         (void)snprintf(text, sizeof text,
                        "%.60s got no lock within 2 s, since another transaction holds it, and is "
@@ -882,6 +885,11 @@ void pp_connection_close(pp_connection *c)
         end_job(c, job, &err);
     if (!c->busy)
         destroy(c);
+}
+
+bool pp_connection_got_no_lock(const pp_connection *c)
+{
+    return c->locked;
 }
 
 void pp_connection_try_now(pp_connection *c)

@@ -58,6 +58,10 @@ pp_connection *pp_connection_new(uv_loop_t *loop, const pp_store_options *option
                                  const pp_connection_events *events, pp_error *err);
 /** All jobs end with an error now; `closed` is said from the loop, then the memory is freed. */
 void pp_connection_close(pp_connection *c);
+/** Whether the schema could not be brought up to date, since somebody holds what that has to lock.
+ */
+bool pp_connection_got_no_lock(const pp_connection *c);
+
 /** Makes the next attempt to connect now, where it waits for that. */
 void pp_connection_try_now(pp_connection *c);
 /** Takes the job over. */

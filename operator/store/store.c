@@ -143,6 +143,14 @@ void pp_store_try_now(pp_store *s)
         pp_connection_try_now(s->lanes[i]);
 }
 
+bool pp_store_got_no_lock(const pp_store *s)
+{
+    bool any = false;
+    for (int i = 0; i < PP_LANES; i++)
+        any |= s->lanes[i] && pp_connection_got_no_lock(s->lanes[i]);
+    return any;
+}
+
 bool pp_store_ready(const pp_store *s, const char **ret_text)
 {
     if (ret_text)

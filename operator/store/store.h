@@ -63,6 +63,9 @@ pp_store *pp_store_new(uv_loop_t *loop, const pp_store_options *options, pp_erro
  *  NULL is allowed. */
 void pp_store_free(pp_store *store);
 
+/** Whether it is not ready since somebody holds what a migration has to lock, which passes. */
+bool pp_store_got_no_lock(const pp_store *store);
+
 /** What waits for its next attempt to connect makes it now: `may_migrate` has become true. */
 void pp_store_try_now(pp_store *store);
 
