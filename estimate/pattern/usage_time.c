@@ -102,7 +102,9 @@ static int find_counted(build *b, pp_error *err)
     PP_CLEANUP_FREE pp_activity_run *runs = calloc(room, sizeof *runs);
     values v = {0};
     double limit;
-    int rc = runs ? make_values(&v, room, err) : pp_error_nomem(err);
+    if (!runs)
+        return pp_error_nomem(err);
+    int rc = make_values(&v, room, err);
     const pp_estimates *e = b->estimates;
     if (rc == 0)
         rc = pp_pauses_limit(b->activity, b->uses, &limit, err);
@@ -186,7 +188,9 @@ static int find_busy_error(const build *b, double *ret, pp_error *err)
     PP_CLEANUP_FREE busy_step *steps = calloc(room, sizeof *steps);
     values v = {0};
     *ret = (double)NAN;
-    const int rc = steps ? make_values(&v, room, err) : pp_error_nomem(err);
+    if (!steps)
+        return pp_error_nomem(err);
+    const int rc = make_values(&v, room, err);
     if (rc == 0) {
         const size_t n = list_busy(b, steps);
         for (size_t i = 0; i < n; i++) {

@@ -202,16 +202,30 @@ static void test_captures_that_differ(void **state)
     free(w);
 }
 
-/* How captures differ one of two seconds does not say. */
+/* By a fifth of a step. */
+static day a_little(int rank, int step)
+{
+    const int more = step % 2;
+    return rank == 2 ? (day){20, 50 + more, 25, 0} : (day){20 + more, 30, 45 - more, 0};
+}
+
+/* How captures differ one of four seconds does not say. */
 static void test_one_short_capture(void **state)
 {
     (void)state;
-    world *w = make(4, steady);
+    world *w = make(4, a_little);
     for (size_t i = 0; i < w->activity.n_batches; i++)
         w->batches[i].capture = 0;
     pp_ranks *r = compare(w);
     assert_true(isnan(r->ranks[2].own_freedom));
     assert_null(r->slowest);
+    pp_ranks_free(r);
+    free(w);
+    w = make(4, steady); /* by two fifths: more than captures differ by */
+    for (size_t i = 0; i < w->activity.n_batches; i++)
+        w->batches[i].capture = 0;
+    r = compare(w);
+    assert_ptr_equal(r->slowest, &r->ranks[2]);
     pp_ranks_free(r);
     free(w);
 }
@@ -221,7 +235,7 @@ static void test_others_of_one_capture(void **state)
 {
     (void)state;
     for (uint32_t of = 0; of < 4; of++) {
-        world *w = make(4, steady);
+        world *w = make(4, a_little);
         for (size_t i = 0; i < w->activity.n_batches; i++)
             if (w->batches[i].process == of)
                 w->batches[i].capture = 0;

@@ -14,6 +14,10 @@ enum { LEAST_STEPS = 2 };
 
 /* How likely some rank is called the slowest where none is. */
 #define CHANCE 0.003
+/* Of one short capture: in standard errors, and as a share of its step. Captures of one training on
+ * an H200 differed by a tenth at most (docs/timing.md). */
+#define SURE 3.0
+#define UNSEEN 0.3
 /* What the slowest is behind by, as a share of its step. */
 #define NOTICEABLE 0.02
 /* Longer than what is alike in a capture lasts. */
@@ -493,19 +497,27 @@ static void find_late_steps(pp_ranks *r, const process *p, double others_ns)
     }
 }
 
-/* It is behind by more than chance, of any of n, and noticeably, and the others wait as it does
- * not.
- */
+/* Whether what it is behind by is more than chance, of any of n. How captures differ a single short
+ * one does not say: then by more than any were seen to. */
+static bool is_beyond_chance(const pp_ranks *r, const pp_rank *who, double others_stderr, size_t n,
+                             double *room)
+{
+    const double theirs = of_others(r, who, freedom, room);
+    if (!(r->behind_stderr < (double)INFINITY))
+        return false;
+    if (isnan(who->own_freedom) || !(theirs > 0))
+        return r->behind_ns > UNSEEN * who->step_ns && r->behind_ns > SURE * r->behind_stderr;
+    const double of = pp_student_freedom(who->own_stderr, who->own_freedom, others_stderr, theirs);
+    return pp_student_p(r->behind_ns / r->behind_stderr, of) < CHANCE / (double)n;
+}
+
+/* It is so, and noticeably, and the others wait as it does not. */
 static bool is_slowest(const pp_ranks *r, const pp_rank *who, double others_stderr, size_t n,
                        double *room)
 {
     const double waits_less = of_others(r, who, wait_of, room) - who->wait_ns;
-    const double theirs = of_others(r, who, freedom, room);
-    if (!(r->behind_stderr < (double)INFINITY) || isnan(who->own_freedom) || !(theirs > 0))
-        return false;
-    const double of = pp_student_freedom(who->own_stderr, who->own_freedom, others_stderr, theirs);
-    return pp_student_p(r->behind_ns / r->behind_stderr, of) < CHANCE / (double)n &&
-           r->behind_ns > NOTICEABLE * who->step_ns && waits_less > r->behind_ns / 2;
+    return r->behind_ns > NOTICEABLE * who->step_ns && waits_less > r->behind_ns / 2 &&
+           is_beyond_chance(r, who, others_stderr, n, room);
 }
 
 static int find_slowest(build *b, pp_error *err)
