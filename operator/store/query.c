@@ -11,6 +11,7 @@
 enum {
     MAX_CANCELS = 2, /* at once: others need the pool's threads, and a server may not answer */
     ATTEMPTS = 2,    /* the caller waits: one more where the connection broke */
+    AGAIN_MS = 500,  /* until what should have ended is asked to end once more */
 };
 #define SECOND INT64_C(1000000000)
 
@@ -44,7 +45,8 @@ struct pp_reader {
     size_t max_waiting;
     char timeout[32]; /* as Postgres takes it */
     int n;
-    int open; /* connections not yet said to be closed */
+    int open; /* connections not yet said to be closed, and the timer */
+    uv_timer_t again;
     pp_connection *connections[PP_READER_MAX_CONNECTIONS];
     read_call *running[PP_READER_MAX_CONNECTIONS];
     bool held[PP_READER_MAX_CONNECTIONS]; /* a cancelling is under way, which may come late */
@@ -306,10 +308,23 @@ static void on_asked_to_end(uv_work_t *work, int status)
         pump(reader);
 }
 
+/* A server takes no notice of it before the query has come, or between two of its statements. */
+static void on_again(uv_timer_t *timer)
+{
+    pp_reader *reader = timer->data;
+    for (int i = 0; i < reader->n; i++) {
+        const read_call *c = reader->running[i];
+        if (c && (c->cancelled || c->enough))
+            end_in_database(reader, i);
+    }
+}
+
 /* Its connection carries nothing else until that is over: it would end what is not meant. Where it
  * cannot be asked for, the query's time in the database is limited all the same. */
 static void end_in_database(pp_reader *reader, int lane)
 {
+    if (!reader->closing)
+        uv_timer_start(&reader->again, on_again, AGAIN_MS, 0);
     if (reader->held[lane] || reader->cancels >= MAX_CANCELS)
         return;
     PGcancel *cancel = pp_connection_canceller(reader->connections[lane]);
@@ -360,6 +375,11 @@ static void on_closed(void *user)
         free_reader(reader);
 }
 
+static void on_timer_closed(uv_handle_t *handle)
+{
+    on_closed(handle->data);
+}
+
 static int set_options(pp_reader *reader, const pp_reader_options *o, pp_error *err)
 {
     if (!o->conninfo == !o->conninfo_file || o->connections < 1 ||
@@ -392,6 +412,9 @@ pp_reader *pp_reader_new(uv_loop_t *loop, const pp_reader_options *options, pp_e
         free_reader(reader);
         return NULL;
     }
+    uv_timer_init(loop, &reader->again);
+    reader->again.data = reader;
+    reader->open++;
     const pp_connection_events events = {on_changed, on_counted, on_left, on_closed, NULL, reader};
     for (; reader->n < options->connections; reader->n++) {
         reader->connections[reader->n] = pp_connection_new(loop, &reader->options, &events, err);
@@ -417,12 +440,9 @@ void pp_reader_free(pp_reader *reader)
         pp_job_free(&c->job);
     }
     reader->n_waiting = 0;
-    if (reader->open == 0 && reader->cancels == 0) {
-        free_reader(reader);
-        return;
-    }
     for (int i = 0; i < reader->n; i++)
         pp_connection_close(reader->connections[i]);
+    uv_close((uv_handle_t *)&reader->again, on_timer_closed);
 }
 
 bool pp_reader_ready(const pp_reader *reader)

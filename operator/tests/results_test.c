@@ -1100,6 +1100,28 @@ static void test_readers_that_leave(void **state)
     reply_free(&r);
 }
 
+/* Where the server is asked to end a query that it has not got yet it takes no notice: it is asked
+ * again. */
+static void test_readers_that_leave_at_once(void **state)
+{
+    enum { ROUNDS = 40 };
+    world *w = *state;
+    test_database_execute(&w->database, "BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+    for (int i = 0; i < ROUNDS; i++) {
+        trip *t = set_out(w, "GET", S1 "/layers", "Authorization: Bearer jane\r\n", true);
+        t->may_leave = true;
+        api_server_run_for(w->api, INT64_C(1000000) * (i % 8));
+        reply r = come_back(w, t);
+        reply_free(&r);
+        const int64_t end = pp_time_monotonic() + INT64_C(60000000000);
+        while (active(w) > 0) {
+            assert_true(pp_time_monotonic() < end);
+            api_server_run_for(w->api, INT64_C(2000000));
+        }
+    }
+    test_database_execute(&w->database, "ROLLBACK");
+}
+
 /* A stop ends what is being read; teardown sees that nothing is left on the loop. */
 static void test_a_stop_amid_a_query(void **state)
 {
@@ -1197,6 +1219,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_query_that_takes_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_queries, setup_patient, teardown),
         cmocka_unit_test_setup_teardown(test_readers_that_leave, setup_patient, teardown),
+        cmocka_unit_test_setup_teardown(test_readers_that_leave_at_once, setup_patient, teardown),
         cmocka_unit_test_setup_teardown(test_a_stop_amid_a_query, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(test_queries_only_read, setup, teardown),
