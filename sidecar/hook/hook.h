@@ -161,6 +161,9 @@ bool pp_kernels_several(void);
 bool pp_kernels_full(void);
 /** Whether launches are told by records of the calls, in place of the kernels' own. */
 bool pp_kernels_by_calls(void);
+/** While kernels are recorded: a thread calls modules that is not the one whose steps are counted.
+ * From the next capture on threads of launches are told, where they can be. */
+void pp_kernels_other_thread(void);
 /** Whether a start has to wait because it is being left. */
 bool pp_kernels_closing(void);
 /** The capture has ended: poll ends the recording once its kernels have run. */

@@ -21,7 +21,7 @@ from torch import nn
 
 faults.PERIOD = 40
 ORDINARY, OF_GRAPH, TOLD_LATE = range(3)
-FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, OTHER = 0, 1, 2, 6, 7
+FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, OTHER, INFERENCE = 0, 1, 2, 6, 7, 8
 LAYERS = {  # name: kernels in ns of forward and backward, and how each of the two launches
     "0": ([600000], [1000000], ORDINARY, ORDINARY),
     "1": ([300000, 500000], [800000], ORDINARY, ORDINARY),
@@ -39,6 +39,7 @@ COPIES = {
 }
 ON = {}  # of layers the GPU that they run on, where it is not the first
 STRANGE = 130000  # ns of the kernel of another thread, where there is one
+TAUGHT = [7000, 9000]  # of those of another thread's module
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
 AHEAD = 3000000000  # ns that the host is ahead
 # As the compiler mangles them.
@@ -53,7 +54,8 @@ def kernels():
     strange = [STRANGE] if stranger else []
     return [[name, phase, sum(one[phase]), len(one[phase]), gpu] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)
             for gpu in ((0, 1) if "replicas" in ON else (ON.get(name, 0),))] + \
-        [["", phase, ns + sum(strange * (phase == OTHER)), 1 + len(strange * (phase == OTHER)), 0] for phase, ns in REST.items()]
+        [["", phase, ns + sum(strange * (phase == OTHER)), 1 + len(strange * (phase == OTHER)), 0] for phase, ns in REST.items()] + \
+        [["Teacher", INFERENCE, sum(TAUGHT), len(TAUGHT), 0]] * bool(teacher)
 
 
 def launch(durations, how=ORDINARY, name=GEMM, on=0):
@@ -89,7 +91,34 @@ class Stranger:
         self.done.get()
 
 
-stranger = None
+class Teacher(nn.Linear):
+    """A module that a thread of its own calls: its forward begins and ends while a layer's is open."""
+
+    def __init__(self):
+        super().__init__(8, 8)
+        self.asked, self.done = queue.SimpleQueue(), queue.SimpleQueue()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        with torch.no_grad():
+            while True:
+                self.asked.get()
+                self.eval()(torch.ones(4, 8))
+                self.done.put(None)
+
+    def forward(self, x):
+        launch(TAUGHT[:1])
+        self.done.put(None)
+        self.asked.get()
+        launch(TAUGHT[1:])
+        return x
+
+    def go_on(self):
+        self.asked.put(None)
+        self.done.get()
+
+
+stranger = teacher = None
 
 
 class Launch(torch.autograd.Function):
@@ -101,7 +130,11 @@ class Launch(torch.autograd.Function):
         copy(layer, FORWARD)
         if stranger and layer == "1":
             stranger.launch()
+        if teacher and layer == "1":
+            teacher.go_on()
         launch(LAYERS[layer][0][1:], LAYERS[layer][2], on=on)
+        if teacher and layer == "1":
+            teacher.go_on()
         return x.clone()
 
     @staticmethod
@@ -269,6 +302,13 @@ def waiting(training):
     COPIES.update({key: (*copied, ns // 100) for key, (*copied, ns) in COPIES.items()})
     training.pause = 0.004
     captures(training)
+
+
+def taught(training):
+    """Another thread's module runs while a layer's forward is open. The training waits for its launches."""
+    global teacher
+    teacher = Teacher()
+    waiting(training)
 
 
 def lagging(training):

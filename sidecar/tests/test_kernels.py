@@ -178,6 +178,11 @@ def captures_of(calls):
             for one in (["finalize", "subscribe", call] if call == "register" and kept[i - 1] == "domain" else [call])]
 
 
+def ways_of(calls):
+    """By which records each capture that has ended had its launches."""
+    return ["own" if "latency" in capture.split() else "calls" for capture in " ".join(captures_of(calls)).split("finalize")[:-1]]
+
+
 @pytest.mark.parametrize("case, cupti, expected", [
     ("captures", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
     ("waiting", CUPTI, [OWN, OWN, OWN]),
@@ -234,6 +239,14 @@ def test_kernels_of_another_thread(probe):
     assert len(numbers(batches)) >= 3, seen(probe, told, batches)
 
 
+def test_modules_of_two_threads(probe):
+    """Each module has its own kernels. Own records do not tell whose they are, so no step that has them is told."""
+    told, batches = trained(probe, "taught")
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
+    ways = ways_of(told["calls"])
+    assert len(ways) >= 2 and ways == ["own"] + ["calls"] * (len(ways) - 1)
+
+
 def test_two_gpus_without_kernels(probe):
     """Events would have one GPU's times: nothing is told, and why."""
     told, batches = trained(probe, "untimed")
@@ -278,8 +291,7 @@ def test_what_costs_less_is_chosen(probe):
     """Once both ways are known by what steps took; until then by whether the GPU is behind. Kernels are told in all
     captures, though CUPTI keeps some buffers of each. Steps are compared in blocks, so a capture has to hold some."""
     told, _ = trained(probe, "dear", settings=LONG)
-    calls = captures_of(told["calls"])
-    ways = ["own" if "latency" in capture.split() else "calls" for capture in " ".join(calls).split("finalize")[:-1]]
+    ways = ways_of(told["calls"])
     assert "calls" in ways and ways[-3:] == ["own"] * 3, ways
 
 

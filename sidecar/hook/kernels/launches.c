@@ -7,9 +7,10 @@
  * docs/overhead.md has figures. So a capture has what those before show to be better.
  *
  * Own records do not say which thread launched. That matters where other threads launch kernels
- * than those that mark, or where a process uses several GPUs, each of which autograd has a thread
- * for. So the first steps of each capture have the calls' records as well, and where such a thread
- * or GPU is seen the capture ends, to go on with the calls' records alone.
+ * than those that mark, where several call modules at a time, or where a process uses several GPUs,
+ * each of which autograd has a thread for. So the first steps of each capture have the calls'
+ * records as well, and where such a thread or GPU is seen the capture ends, to go on with the
+ * calls' records alone.
  *
  * Copies and fills, where somebody asks for them, have no launch in their own records. So in either
  * case their calls are recorded, beside nothing or beside those that launch; where that cannot be
@@ -46,7 +47,7 @@ static _Atomic int64_t copies_told, copies_lost;
 /* ... in this session ... */
 static atomic_bool graphs;    /* the training launches some */
 static atomic_uint devices;   /* that kernels of it ran on, as bits */
-static atomic_bool strangers; /* threads that make no marks launch some */
+static atomic_bool strangers; /* threads launch some whose own records would be put elsewhere */
 /* ... and in this capture. */
 static _Atomic int64_t behind, ran; /* kernels that had to wait for others; all */
 
@@ -234,11 +235,22 @@ bool pp_launches_saw_graph(void)
 }
 
 /* Beside own records: what was told so far may be in layers that it is not of. */
+static void see_stranger(void)
+{
+    if (!atomic_exchange(&strangers, true) && !atomic_load(&by_calls))
+        pp_ring_lose_kernels(1);
+}
+
 void pp_launches_saw_call(int kind, uint32_t id, uint32_t thread)
 {
     if (!atomic_load(&by_calls) && pp_cupti_call_launches(kind, id) &&
-        pp_thread_number_of(thread) == PP_THREAD_STRANGER && !atomic_exchange(&strangers, true))
-        pp_ring_lose_kernels(1);
+        pp_thread_number_of(thread) == PP_THREAD_STRANGER)
+        see_stranger();
+}
+
+void pp_kernels_other_thread(void)
+{
+    see_stranger();
 }
 
 void pp_launches_lost_kernel(void)
