@@ -247,6 +247,19 @@ def test_modules_of_two_threads(probe):
     assert len(ways) >= 2 and ways == ["own"] + ["calls"] * (len(ways) - 1)
 
 
+GRAPHS, THREADS = "tells no launches of CUDA graphs", "CUPTI tells no threads of launches"
+
+
+@pytest.mark.parametrize("case, cupti, why", [
+    ("graphs_untold", OLD_CUPTI, "CUPTI before CUDA 12.4 " + GRAPHS), ("graphs_untold", CUPTI, "CUPTI " + GRAPHS),
+    ("taught_untold", OLD_CUPTI, THREADS), ("taught_untold", CUPTI, THREADS)], ids=["graphs-old", "graphs", "threads-old", "threads"])
+def test_where_calls_would_be_needed_and_are_not_told(probe, case, cupti, why):
+    """No kernel is put where it is not, and then events tell times."""
+    told, batches = trained(probe, case, cupti)
+    assert "register" in told["calls"] and not numbers(batches) and numbers(batches, "cuda"), seen(probe, told, batches)
+    assert {batch["process"]["kernels"] for batch in batches if batch["process"]["clock"] == "cuda"} == {why}
+
+
 def test_two_gpus_without_kernels(probe):
     """Events would have one GPU's times: nothing is told, and why."""
     told, batches = trained(probe, "untimed")

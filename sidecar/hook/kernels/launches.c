@@ -4,7 +4,9 @@
  * A kernel's launch is told by its own record or by the one of the call that launched it. The first
  * keeps a GPU that is behind from running kernels back to back, and kernels of graphs lack it; the
  * second slows each call of the runtime, which a training that waits for its launches feels:
- * docs/overhead.md has figures. So a capture has what those before show to be better.
+ * docs/overhead.md has figures. So a capture has what those before show to be better. Where it
+ * takes the calls' and they cannot be had, nothing is recorded: a kernel in the wrong layer is
+ * worse than none.
  *
  * Own records do not say which thread launched. That matters where other threads launch kernels
  * than those that mark, where several call modules at a time, or where a process uses several GPUs,
@@ -41,6 +43,7 @@ static _Atomic int64_t looks_until; /* ... until so many steps were counted */
 static atomic_bool copies;          /* are recorded, and fills */
 
 /* What they have shown in this process' life ... */
+static atomic_bool graphs_ever; /* the training has launched some */
 static atomic_bool calls_fail;  /* they were asked for, and told nothing */
 static atomic_bool copies_fail; /* they were recorded, and their calls were not told */
 static _Atomic int64_t copies_told, copies_lost;
@@ -92,10 +95,20 @@ static void forget_session(void)
     atomic_store(&strangers, false);
 }
 
+const char *pp_launches_refusal(void)
+{
+    forget_session();
+    if (pp_launches_have_calls())
+        return NULL;
+    if (atomic_load(&graphs_ever))
+        return pp_cupti.driver_api ? "CUPTI tells no launches of CUDA graphs"
+                                   : "CUPTI before CUDA 12.4 tells no launches of CUDA graphs";
+    return atomic_load(&strangers) ? "CUPTI tells no threads of launches" : NULL;
+}
+
 /* Own records have no thread: they do where all that is open is one thread's. */
 void pp_launches_choose(bool several)
 {
-    forget_session();
     bool better = calls_are_better();
     atomic_store(&by_calls,
                  pp_launches_have_calls() && (better || several || pp_kernels_several() ||
@@ -106,8 +119,9 @@ bool pp_launches_change(void)
 {
     if (atomic_load(&by_calls))
         return atomic_load(&calls_fail);
-    return pp_launches_have_calls() &&
-           (atomic_load(&graphs) || atomic_load(&strangers) || pp_kernels_several());
+    if (!pp_launches_have_calls())
+        return atomic_load(&graphs_ever) || atomic_load(&strangers);
+    return atomic_load(&graphs) || atomic_load(&strangers) || pp_kernels_several();
 }
 
 void pp_launches_refused(void)
@@ -226,12 +240,10 @@ void pp_launches_saw_device(uint32_t device)
     atomic_fetch_or(&devices, 1U << device);
 }
 
-bool pp_launches_saw_graph(void)
+void pp_launches_saw_graph(void)
 {
-    const bool have = pp_launches_have_calls();
-    if (have)
-        atomic_store(&graphs, true);
-    return have;
+    atomic_store(&graphs, true);
+    atomic_store(&graphs_ever, true);
 }
 
 /* Beside own records: what was told so far may be in layers that it is not of. */
