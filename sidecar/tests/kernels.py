@@ -13,6 +13,7 @@ import struct
 import sys
 import threading
 import time
+import types
 import warnings
 
 import faults
@@ -285,8 +286,32 @@ def beside(training):
     captures(training)
 
 
+def current(gpu):
+    """torch.cuda's current GPU, as in a thread that has set it, and what it tells of all."""
+    torch.cuda.current_device = lambda: gpu
+    torch.cuda.get_device_properties = lambda number: types.SimpleNamespace(
+        name="NVIDIA H200", uuid="00112233-4455-6677-8899-aabbccddee" + ("ff", "f0")[number])
+
+
+def moved(training):
+    """The model is on the second GPU while the first is the current one, and kernels cannot be recorded."""
+    current(0)
+    ON.update(dict.fromkeys(LAYERS, 1))
+    return [*untimed(training), faults.ring()["gpus"]]
+
+
+def placed(training):
+    """The same, but the second is the current one."""
+    current(1)
+    ON.update(dict.fromkeys(LAYERS, 1))
+    spread(training)
+    double.pp_cupti_fault(b"subscribe")
+    events(training)
+    return faults.ring()["gpus"]
+
+
 def untimed(training):
-    """A model on two GPUs, in a session in which kernels cannot be recorded: for some steps nothing is told."""
+    """A session in which kernels cannot be recorded, of a model on two GPUs: for some steps nothing is told."""
     spread(training)
     double.pp_cupti_fault(b"subscribe")
     until = training.steps + 300

@@ -268,6 +268,21 @@ def test_two_gpus_without_kernels(probe):
     assert "not profiled: several GPUs: another CUPTI client" in probe.log.read_text()
 
 
+def test_a_gpu_that_is_not_the_current_one_without_kernels(probe):
+    """Events would have the current one's times: nothing is told, and why."""
+    told, batches = trained(probe, "moved")
+    why = "modules are on GPU 1, events on GPU 0: torch.cuda.set_device"
+    assert (told["told"][0], told["told"][2]) == (why, UUIDS[1])
+    assert not [n for batch in batches for n in batch["steps"]["number"]]
+    assert "not profiled: " + why in probe.log.read_text()
+
+
+def test_a_gpu_that_is_the_current_one_without_kernels(probe):
+    told, batches = trained(probe, "placed")
+    assert numbers(batches, "cuda") and told["told"] == UUIDS[1]
+    assert {tuple(batch["process"]["gpus"]) for batch in batches} == {(UUIDS[1],)}
+
+
 @pytest.mark.parametrize("case", ["captures", "waiting", "graphs", "beside"])
 def test_copies_that_nobody_asked_for(probe, case):
     """None are recorded, since CUPTI may hang then; kernels are, and other threads that launch some are found."""
