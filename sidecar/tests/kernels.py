@@ -82,14 +82,26 @@ class Stranger:
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
-        while True:
-            self.asked.get()
+        while self.asked.get():
             launch([STRANGE])
             self.done.put(None)
 
     def launch(self):
-        self.asked.put(None)
+        self.asked.put(True)
         self.done.get()
+
+
+class Waiter(Stranger):
+    """One whose first kernel in a capture is followed by a wait of the host, of which the hook tells."""
+
+    def run(self):
+        waits = 1
+        while self.asked.get():
+            launch([STRANGE])
+            if waits and double.pp_cupti_attached():
+                waits -= 1
+                float(torch.ones(1))
+            self.done.put(None)
 
 
 class Teacher(nn.Linear):
@@ -308,6 +320,13 @@ def placed(training):
     double.pp_cupti_fault(b"subscribe")
     events(training)
     return faults.ring()["gpus"]
+
+
+def beside_waiting(training):
+    """The same, of a thread that waits, in a training that waits for its launches."""
+    global stranger
+    stranger = Waiter()
+    waiting(training)
 
 
 def untimed(training):

@@ -239,6 +239,14 @@ def test_kernels_of_another_thread(probe):
     assert len(numbers(batches)) >= 3, seen(probe, told, batches)
 
 
+def test_kernels_of_another_thread_that_waits(probe):
+    """A wait is told of it, and that is no piece: it is found as one of which nothing is told."""
+    told, batches = trained(probe, "beside_waiting")
+    assert len(numbers(batches)) >= 3, seen(probe, told, batches)
+    ways = ways_of(told["calls"])
+    assert len(ways) >= 2 and ways == ["own"] + ["calls"] * (len(ways) - 1)
+
+
 def test_modules_of_two_threads(probe):
     """Each module has its own kernels. Own records do not tell whose they are, so no step that has them is told."""
     told, batches = trained(probe, "taught")

@@ -255,8 +255,7 @@ static void see_stranger(void)
 
 void pp_launches_saw_call(int kind, uint32_t id, uint32_t thread)
 {
-    if (!atomic_load(&by_calls) && pp_cupti_call_launches(kind, id) &&
-        pp_thread_number_of(thread) == PP_THREAD_STRANGER)
+    if (!atomic_load(&by_calls) && pp_cupti_call_launches(kind, id) && pp_thread_is_strange(thread))
         see_stranger();
 }
 
