@@ -140,6 +140,10 @@ void pp_span_put(uint8_t kind, uint32_t layer, int64_t begun, int64_t ended);
 /** This thread's, which makes a mark: autograd runs backward in threads of its own, and the agent
  * pairs the marks of each by itself. */
 uint8_t pp_thread_number(void);
+/** The same, of one whose mark is no wait: it has pieces of its own. */
+uint8_t pp_thread_number_of_pieces(void);
+/** Whether a thread, by CUPTI's id, has none. No GIL needed. */
+bool pp_thread_is_strange(uint32_t id);
 /** That of a thread by CUPTI's id, or PP_THREAD_STRANGER where it has made no mark. No GIL needed.
  */
 uint8_t pp_thread_number_of(uint32_t id);
@@ -161,6 +165,9 @@ bool pp_kernels_several(void);
 bool pp_kernels_full(void);
 /** Whether launches are told by records of the calls, in place of the kernels' own. */
 bool pp_kernels_by_calls(void);
+/** While kernels are recorded: a thread calls modules that is not the one whose steps are counted.
+ * From the next capture on threads of launches are told, where they can be. */
+void pp_kernels_other_thread(void);
 /** Whether a start has to wait because it is being left. */
 bool pp_kernels_closing(void);
 /** The capture has ended: poll ends the recording once its kernels have run. */

@@ -13,6 +13,7 @@ import struct
 import sys
 import threading
 import time
+import types
 import warnings
 
 import faults
@@ -21,7 +22,7 @@ from torch import nn
 
 faults.PERIOD = 40
 ORDINARY, OF_GRAPH, TOLD_LATE = range(3)
-FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, OTHER = 0, 1, 2, 6, 7
+FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, OTHER, INFERENCE = 0, 1, 2, 6, 7, 8
 LAYERS = {  # name: kernels in ns of forward and backward, and how each of the two launches
     "0": ([600000], [1000000], ORDINARY, ORDINARY),
     "1": ([300000, 500000], [800000], ORDINARY, ORDINARY),
@@ -39,6 +40,7 @@ COPIES = {
 }
 ON = {}  # of layers the GPU that they run on, where it is not the first
 STRANGE = 130000  # ns of the kernel of another thread, where there is one
+TAUGHT = [7000, 9000]  # of those of another thread's module
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
 AHEAD = 3000000000  # ns that the host is ahead
 # As the compiler mangles them.
@@ -53,7 +55,8 @@ def kernels():
     strange = [STRANGE] if stranger else []
     return [[name, phase, sum(one[phase]), len(one[phase]), gpu] for name, one in LAYERS.items() for phase in (FORWARD, BACKWARD)
             for gpu in ((0, 1) if "replicas" in ON else (ON.get(name, 0),))] + \
-        [["", phase, ns + sum(strange * (phase == OTHER)), 1 + len(strange * (phase == OTHER)), 0] for phase, ns in REST.items()]
+        [["", phase, ns + sum(strange * (phase == OTHER)), 1 + len(strange * (phase == OTHER)), 0] for phase, ns in REST.items()] + \
+        [["Teacher", INFERENCE, sum(TAUGHT), len(TAUGHT), 0]] * bool(teacher)
 
 
 def launch(durations, how=ORDINARY, name=GEMM, on=0):
@@ -79,17 +82,56 @@ class Stranger:
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
-        while True:
-            self.asked.get()
+        while self.asked.get():
             launch([STRANGE])
             self.done.put(None)
 
     def launch(self):
+        self.asked.put(True)
+        self.done.get()
+
+
+class Waiter(Stranger):
+    """One whose first kernel in a capture is followed by a wait of the host, of which the hook tells."""
+
+    def run(self):
+        waits = 1
+        while self.asked.get():
+            launch([STRANGE])
+            if waits and double.pp_cupti_attached():
+                waits -= 1
+                float(torch.ones(1))
+            self.done.put(None)
+
+
+class Teacher(nn.Linear):
+    """A module that a thread of its own calls: its forward begins and ends while a layer's is open."""
+
+    def __init__(self):
+        super().__init__(8, 8)
+        self.asked, self.done = queue.SimpleQueue(), queue.SimpleQueue()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        with torch.no_grad():
+            while True:
+                self.asked.get()
+                self.eval()(torch.ones(4, 8))
+                self.done.put(None)
+
+    def forward(self, x):
+        launch(TAUGHT[:1])
+        self.done.put(None)
+        self.asked.get()
+        launch(TAUGHT[1:])
+        return x
+
+    def go_on(self):
         self.asked.put(None)
         self.done.get()
 
 
-stranger = None
+stranger = teacher = None
 
 
 class Launch(torch.autograd.Function):
@@ -101,7 +143,11 @@ class Launch(torch.autograd.Function):
         copy(layer, FORWARD)
         if stranger and layer == "1":
             stranger.launch()
+        if teacher and layer == "1":
+            teacher.go_on()
         launch(LAYERS[layer][0][1:], LAYERS[layer][2], on=on)
+        if teacher and layer == "1":
+            teacher.go_on()
         return x.clone()
 
     @staticmethod
@@ -252,8 +298,39 @@ def beside(training):
     captures(training)
 
 
+def current(gpu):
+    """torch.cuda's current GPU, as in a thread that has set it, and what it tells of all."""
+    torch.cuda.current_device = lambda: gpu
+    torch.cuda.get_device_properties = lambda number: types.SimpleNamespace(
+        name="NVIDIA H200", uuid="00112233-4455-6677-8899-aabbccddee" + ("ff", "f0")[number])
+
+
+def moved(training):
+    """The model is on the second GPU while the first is the current one, and kernels cannot be recorded."""
+    current(0)
+    ON.update(dict.fromkeys(LAYERS, 1))
+    return [*untimed(training), faults.ring()["gpus"]]
+
+
+def placed(training):
+    """The same, but the second is the current one."""
+    current(1)
+    ON.update(dict.fromkeys(LAYERS, 1))
+    spread(training)
+    double.pp_cupti_fault(b"subscribe")
+    events(training)
+    return faults.ring()["gpus"]
+
+
+def beside_waiting(training):
+    """The same, of a thread that waits, in a training that waits for its launches."""
+    global stranger
+    stranger = Waiter()
+    waiting(training)
+
+
 def untimed(training):
-    """A model on two GPUs, in a session in which kernels cannot be recorded: for some steps nothing is told."""
+    """A session in which kernels cannot be recorded, of a model on two GPUs: for some steps nothing is told."""
     spread(training)
     double.pp_cupti_fault(b"subscribe")
     until = training.steps + 300
@@ -269,6 +346,13 @@ def waiting(training):
     COPIES.update({key: (*copied, ns // 100) for key, (*copied, ns) in COPIES.items()})
     training.pause = 0.004
     captures(training)
+
+
+def taught(training):
+    """Another thread's module runs while a layer's forward is open. The training waits for its launches."""
+    global teacher
+    teacher = Teacher()
+    waiting(training)
 
 
 def lagging(training):
@@ -290,6 +374,21 @@ def graphs(training):
     """A layer is a CUDA graph."""
     LAYERS["2"] = (*LAYERS["2"][:2], OF_GRAPH, OF_GRAPH)
     captures(training)
+
+
+def graphs_untold(training):
+    """The same, where CUPTI tells of no calls."""
+    LAYERS["2"] = (*LAYERS["2"][:2], OF_GRAPH, OF_GRAPH)
+    double.pp_cupti_fault(b"calls")
+    events(training)
+
+
+def taught_untold(training):
+    """Another thread's module runs while a layer's forward is open, where CUPTI tells of no calls."""
+    global teacher
+    teacher = Teacher()
+    double.pp_cupti_fault(b"calls")
+    events(training)
 
 
 def untold(training):

@@ -191,6 +191,15 @@ def test_gpus_are_named_with_their_kind(name, gpu):
     assert settings["gpus"](SimpleNamespace(cuda=cuda)) == [gpu]
 
 
+def test_the_gpu_of_the_modules_is_named():
+    """Without their number, the current one."""
+    settings = runpy.run_path(os.path.join(needed("PP_HOOK"), "precisionprobe_hook", "settings.py"))
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: 0, get_device_properties=lambda index:
+                           SimpleNamespace(name="NVIDIA H200", uuid=f"84412445-579{index}"))
+    assert [settings["gpus"](SimpleNamespace(cuda=cuda), number) for number in (None, 0, 1)] == [
+        ["GPU-84412445-5790"], ["GPU-84412445-5790"], ["GPU-84412445-5791"]]
+
+
 def test_ddp_prefix_is_stripped(once, python):
     _, batches = once(python, TRAIN, "ddp", steps_of("ddp"), **SHORT)
     assert "bot.0" in phases_of(batches)

@@ -178,6 +178,11 @@ def captures_of(calls):
             for one in (["finalize", "subscribe", call] if call == "register" and kept[i - 1] == "domain" else [call])]
 
 
+def ways_of(calls):
+    """By which records each capture that has ended had its launches."""
+    return ["own" if "latency" in capture.split() else "calls" for capture in " ".join(captures_of(calls)).split("finalize")[:-1]]
+
+
 @pytest.mark.parametrize("case, cupti, expected", [
     ("captures", CUPTI, [OWN, CALLS, CALLS]),  # the GPU is behind
     ("waiting", CUPTI, [OWN, OWN, OWN]),
@@ -234,12 +239,56 @@ def test_kernels_of_another_thread(probe):
     assert len(numbers(batches)) >= 3, seen(probe, told, batches)
 
 
+def test_kernels_of_another_thread_that_waits(probe):
+    """A wait is told of it, and that is no piece: it is found as one of which nothing is told."""
+    told, batches = trained(probe, "beside_waiting")
+    assert len(numbers(batches)) >= 3, seen(probe, told, batches)
+    ways = ways_of(told["calls"])
+    assert len(ways) >= 2 and ways == ["own"] + ["calls"] * (len(ways) - 1)
+
+
+def test_modules_of_two_threads(probe):
+    """Each module has its own kernels. Own records do not tell whose they are, so no step that has them is told."""
+    told, batches = trained(probe, "taught")
+    assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
+    ways = ways_of(told["calls"])
+    assert len(ways) >= 2 and ways == ["own"] + ["calls"] * (len(ways) - 1)
+
+
+GRAPHS, THREADS = "tells no launches of CUDA graphs", "CUPTI tells no threads of launches"
+
+
+@pytest.mark.parametrize("case, cupti, why", [
+    ("graphs_untold", OLD_CUPTI, "CUPTI before CUDA 12.4 " + GRAPHS), ("graphs_untold", CUPTI, "CUPTI " + GRAPHS),
+    ("taught_untold", OLD_CUPTI, THREADS), ("taught_untold", CUPTI, THREADS)], ids=["graphs-old", "graphs", "threads-old", "threads"])
+def test_where_calls_would_be_needed_and_are_not_told(probe, case, cupti, why):
+    """No kernel is put where it is not, and then events tell times."""
+    told, batches = trained(probe, case, cupti)
+    assert "register" in told["calls"] and not numbers(batches) and numbers(batches, "cuda"), seen(probe, told, batches)
+    assert {batch["process"]["kernels"] for batch in batches if batch["process"]["clock"] == "cuda"} == {why}
+
+
 def test_two_gpus_without_kernels(probe):
     """Events would have one GPU's times: nothing is told, and why."""
     told, batches = trained(probe, "untimed")
     assert told["told"][0] == "several GPUs: another CUPTI client is attached"
     assert not [n for batch in batches for n in batch["steps"]["number"]]
     assert "not profiled: several GPUs: another CUPTI client" in probe.log.read_text()
+
+
+def test_a_gpu_that_is_not_the_current_one_without_kernels(probe):
+    """Events would have the current one's times: nothing is told, and why."""
+    told, batches = trained(probe, "moved")
+    why = "modules are on GPU 1, events on GPU 0: torch.cuda.set_device"
+    assert (told["told"][0], told["told"][2]) == (why, UUIDS[1])
+    assert not [n for batch in batches for n in batch["steps"]["number"]]
+    assert "not profiled: " + why in probe.log.read_text()
+
+
+def test_a_gpu_that_is_the_current_one_without_kernels(probe):
+    told, batches = trained(probe, "placed")
+    assert numbers(batches, "cuda") and told["told"] == UUIDS[1]
+    assert {tuple(batch["process"]["gpus"]) for batch in batches} == {(UUIDS[1],)}
 
 
 @pytest.mark.parametrize("case", ["captures", "waiting", "graphs", "beside"])
@@ -278,8 +327,7 @@ def test_what_costs_less_is_chosen(probe):
     """Once both ways are known by what steps took; until then by whether the GPU is behind. Kernels are told in all
     captures, though CUPTI keeps some buffers of each. Steps are compared in blocks, so a capture has to hold some."""
     told, _ = trained(probe, "dear", settings=LONG)
-    calls = captures_of(told["calls"])
-    ways = ["own" if "latency" in capture.split() else "calls" for capture in " ".join(calls).split("finalize")[:-1]]
+    ways = ways_of(told["calls"])
     assert "calls" in ways and ways[-3:] == ["own"] * 3, ways
 
 

@@ -56,7 +56,7 @@ void pp_mark_put(uint8_t kind, uint8_t phase, uint8_t flags, uint32_t layer, int
                     .kind = kind,
                     .phase = phase,
                     .flags = flags,
-                    .thread = pp_thread_number(),
+                    .thread = pp_thread_number_of_pieces(),
                     .value = value,
                     .epoch = epoch,
                     .batch = batch};
@@ -70,7 +70,7 @@ void pp_span_put(uint8_t kind, uint32_t layer, int64_t begun, int64_t ended)
     pp_mark mark = {.time = ended,
                     .layer = layer,
                     .kind = kind,
-                    .thread = pp_thread_number(),
+                    .thread = pp_thread_number_of_pieces(),
                     .value = ended - begun};
     emit_waits(&mark);
     emit(&mark);

@@ -275,7 +275,8 @@ static void set_launch(const uint8_t *r, pp_kernel *k)
         return;
     }
     k->launched = queued == 0 ? -1 : queued + offset;
-    if (queued != 0 && read_u64(r + AT_SUBMITTED) == 0 && pp_launches_saw_graph()) {
+    if (queued != 0 && read_u64(r + AT_SUBMITTED) == 0) {
+        pp_launches_saw_graph();
         see_launch(queued + offset);
         k->launched = -1;
     }

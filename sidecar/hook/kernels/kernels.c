@@ -229,7 +229,9 @@ const char *pp_kernels_start(bool several, bool look)
         return NULL; /* the capture before has just ended: it goes on */
     if (atomic_load(&state) != OUT || atomic_load(&detaching) == DETACH_RUNS)
         return "the capture before is not read yet";
-    why = refusal_of_version();
+    why = pp_launches_refusal();
+    if (!why)
+        why = refusal_of_version();
     if (why)
         return why;
     if (!pp_cupti_rate_left(pp_ring_session()))

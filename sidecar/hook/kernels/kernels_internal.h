@@ -66,7 +66,10 @@ void pp_cupti_disable_calls(void);
 
 /* ---- launches.c: which records tell launches ---- */
 
-/** Chooses how, as CUPTI is attached; `several` as in pp_kernels_start(). */
+/** Why nothing is to be recorded in this session, by what those captures have shown that were;
+ * NULL: it may be (static). As CUPTI is to be attached. */
+const char *pp_launches_refusal(void);
+/** Then chooses how; `several` as in pp_kernels_start(). */
 void pp_launches_choose(bool several);
 /** Has CUPTI record what was chosen; false: it refuses. */
 bool pp_launches_enable(void);
@@ -81,7 +84,7 @@ void pp_launches_refused(void);
 void pp_launches_end_look(void);
 /** Whether CUPTI can tell launches by the calls, and so also the threads of them. */
 bool pp_launches_have_calls(void);
-/** Whether the next capture's are to be told otherwise than this one's. */
+/** Whether the next capture's are to be told otherwise than this one's, or not at all. */
 bool pp_launches_change(void);
 
 /** What records show, as they come. Of a kernel and a copy: ns from its launch to its begin; what
@@ -89,8 +92,8 @@ bool pp_launches_change(void);
 int64_t pp_launches_saw_kernel(int64_t waited);
 int64_t pp_launches_saw_copy(int64_t waited);
 void pp_launches_saw_device(uint32_t device);
-/** Whether a kernel of a graph is to be told by the calls. */
-bool pp_launches_saw_graph(void);
+/** A kernel of a graph, beside own records: it is lost. */
+void pp_launches_saw_graph(void);
 /** A call, by its kind, number and thread. */
 void pp_launches_saw_call(int kind, uint32_t id, uint32_t thread);
 /** A kernel, or a copy, whose call was not told. */

@@ -4,12 +4,15 @@
  * A kernel's launch is told by its own record or by the one of the call that launched it. The first
  * keeps a GPU that is behind from running kernels back to back, and kernels of graphs lack it; the
  * second slows each call of the runtime, which a training that waits for its launches feels:
- * docs/overhead.md has figures. So a capture has what those before show to be better.
+ * docs/overhead.md has figures. So a capture has what those before show to be better. Where it
+ * takes the calls' and they cannot be had, nothing is recorded: a kernel in the wrong layer is
+ * worse than none.
  *
  * Own records do not say which thread launched. That matters where other threads launch kernels
- * than those that mark, or where a process uses several GPUs, each of which autograd has a thread
- * for. So the first steps of each capture have the calls' records as well, and where such a thread
- * or GPU is seen the capture ends, to go on with the calls' records alone.
+ * than those that mark, where several call modules at a time, or where a process uses several GPUs,
+ * each of which autograd has a thread for. So the first steps of each capture have the calls'
+ * records as well, and where such a thread or GPU is seen the capture ends, to go on with the
+ * calls' records alone.
  *
  * Copies and fills, where somebody asks for them, have no launch in their own records. So in either
  * case their calls are recorded, beside nothing or beside those that launch; where that cannot be
@@ -40,13 +43,14 @@ static _Atomic int64_t looks_until; /* ... until so many steps were counted */
 static atomic_bool copies;          /* are recorded, and fills */
 
 /* What they have shown in this process' life ... */
+static atomic_bool graphs_ever; /* the training has launched some */
 static atomic_bool calls_fail;  /* they were asked for, and told nothing */
 static atomic_bool copies_fail; /* they were recorded, and their calls were not told */
 static _Atomic int64_t copies_told, copies_lost;
 /* ... in this session ... */
 static atomic_bool graphs;    /* the training launches some */
 static atomic_uint devices;   /* that kernels of it ran on, as bits */
-static atomic_bool strangers; /* threads that make no marks launch some */
+static atomic_bool strangers; /* threads launch some whose own records would be put elsewhere */
 /* ... and in this capture. */
 static _Atomic int64_t behind, ran; /* kernels that had to wait for others; all */
 
@@ -91,10 +95,20 @@ static void forget_session(void)
     atomic_store(&strangers, false);
 }
 
+const char *pp_launches_refusal(void)
+{
+    forget_session();
+    if (pp_launches_have_calls())
+        return NULL;
+    if (atomic_load(&graphs_ever))
+        return pp_cupti.driver_api ? "CUPTI tells no launches of CUDA graphs"
+                                   : "CUPTI before CUDA 12.4 tells no launches of CUDA graphs";
+    return atomic_load(&strangers) ? "CUPTI tells no threads of launches" : NULL;
+}
+
 /* Own records have no thread: they do where all that is open is one thread's. */
 void pp_launches_choose(bool several)
 {
-    forget_session();
     bool better = calls_are_better();
     atomic_store(&by_calls,
                  pp_launches_have_calls() && (better || several || pp_kernels_several() ||
@@ -105,8 +119,9 @@ bool pp_launches_change(void)
 {
     if (atomic_load(&by_calls))
         return atomic_load(&calls_fail);
-    return pp_launches_have_calls() &&
-           (atomic_load(&graphs) || atomic_load(&strangers) || pp_kernels_several());
+    if (!pp_launches_have_calls())
+        return atomic_load(&graphs_ever) || atomic_load(&strangers);
+    return atomic_load(&graphs) || atomic_load(&strangers) || pp_kernels_several();
 }
 
 void pp_launches_refused(void)
@@ -225,20 +240,28 @@ void pp_launches_saw_device(uint32_t device)
     atomic_fetch_or(&devices, 1U << device);
 }
 
-bool pp_launches_saw_graph(void)
+void pp_launches_saw_graph(void)
 {
-    const bool have = pp_launches_have_calls();
-    if (have)
-        atomic_store(&graphs, true);
-    return have;
+    atomic_store(&graphs, true);
+    atomic_store(&graphs_ever, true);
 }
 
 /* Beside own records: what was told so far may be in layers that it is not of. */
+static void see_stranger(void)
+{
+    if (!atomic_exchange(&strangers, true) && !atomic_load(&by_calls))
+        pp_ring_lose_kernels(1);
+}
+
 void pp_launches_saw_call(int kind, uint32_t id, uint32_t thread)
 {
-    if (!atomic_load(&by_calls) && pp_cupti_call_launches(kind, id) &&
-        pp_thread_number_of(thread) == PP_THREAD_STRANGER && !atomic_exchange(&strangers, true))
-        pp_ring_lose_kernels(1);
+    if (!atomic_load(&by_calls) && pp_cupti_call_launches(kind, id) && pp_thread_is_strange(thread))
+        see_stranger();
+}
+
+void pp_kernels_other_thread(void)
+{
+    see_stranger();
 }
 
 void pp_launches_lost_kernel(void)

@@ -343,6 +343,15 @@ static int begin_outermost(uint32_t place, PyObject *args, uint8_t phase, uint8_
     return nodes.layer ? hook_loss(&nodes, args) : 0;
 }
 
+/* What several threads have open at a time is told apart by the threads of launches. Autograd's
+ * threads call what runs again alone, and the trainer waits for them. */
+static void note_thread(uint8_t phase)
+{
+    if (!is_trainer() && phase != PP_MARK_RECOMPUTE && pp_torch_api.graph_task &&
+        pp_clock_now == &pp_clock_kernels)
+        pp_kernels_other_thread();
+}
+
 static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
 {
     const uint32_t layer = place & PP_PLACE_LAYER;
@@ -351,6 +360,7 @@ static int begin_layer(uint32_t place, PyObject *module, PyObject *args)
     if (phase_of_call(module, &phase, &flags) < 0 ||
         begin_outermost(place, args, phase, &flags) < 0)
         return -1;
+    note_thread(phase);
     PyObject *edge = NULL;
     if ((place & PP_PLACE_PARENT) && phase == PP_MARK_FORWARD && !is_trainer())
         pp_engine_untold(); /* its nodes call nothing */

@@ -9,8 +9,9 @@
 
 enum { MOST = PP_THREAD_SHARED - 1 };
 
-static _Atomic uint32_t ids[MOST]; /* by number less 1 */
-static atomic_uint count;          /* written with the GIL held */
+static _Atomic uint32_t ids[MOST];                   /* by number less 1 */
+static atomic_uint count;                            /* written with the GIL held */
+static atomic_bool has_pieces[PP_THREAD_SHARED + 1]; /* by number */
 
 static unsigned find(uint32_t id)
 {
@@ -40,6 +41,22 @@ uint8_t pp_thread_number(void)
         mine = (uint8_t)(known ? known : add(id));
     }
     return mine;
+}
+
+uint8_t pp_thread_number_of_pieces(void)
+{
+    static _Thread_local uint8_t mine;
+    if (mine == 0) {
+        mine = pp_thread_number();
+        atomic_store(&has_pieces[mine], true);
+    }
+    return mine;
+}
+
+bool pp_thread_is_strange(uint32_t id)
+{
+    const uint8_t number = pp_thread_number_of(id);
+    return number == PP_THREAD_STRANGER || (number != PP_THREAD_SHARED && !has_pieces[number]);
 }
 
 uint8_t pp_thread_number_of(uint32_t id)

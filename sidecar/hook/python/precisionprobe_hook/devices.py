@@ -2,6 +2,7 @@
 
 _UNTIMED = "%s devices: how long a layer ran there is not known"
 _SEVERAL = "several GPUs: %s"
+_ELSEWHERE = "modules are on GPU %d, events on GPU %d: torch.cuda.set_device"
 
 
 def _of(parameter):
@@ -61,6 +62,16 @@ def numbers(modules):
     """CUDA's of the GPUs that modules, or replicas of theirs, are on."""
     spread = [getattr(each, "index", each) for module in modules if _is_spread(module) for each in module.device_ids]
     return sorted({device.index or 0 for device in of(modules)} | {each for each in spread if type(each) is int})
+
+
+def elsewhere(torch, modules):
+    """
+    Why events do not tell times of modules that are all on one GPU; "": they do. They are those of the current GPU, which is
+    another one where a program has moved its model and no more.
+    """
+    on = numbers(modules)
+    current = torch.cuda.current_device() if len(on) == 1 else None
+    return "" if current is None or on == [current] else _ELSEWHERE % (on[0], current)
 
 
 def untold(modules, uuid, clock, unrecorded):

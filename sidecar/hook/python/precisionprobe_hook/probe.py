@@ -156,7 +156,8 @@ class _Probe:
         self.remove_entry()
         if self.clock == "host":
             self.set_clock()  # a model that is called while it is made has used no GPU by then
-        self.describe(model)
+        numbers = devices.numbers(called)
+        self.describe(model, numbers)
         self.calibrate()
         phases = self.filters.get("phases") or ["Forward", "Backward", "Optimizer"]
         _marks.phases("Forward" in phases, "Backward" in phases, "Optimizer" in phases)
@@ -176,7 +177,7 @@ class _Probe:
             self.put_off(untold)
             return
         self.quietly(None, self.tell_whole, chosen, regions, phases, recorded)
-        self.sample_gpus(recorded, several, devices.numbers(called))
+        self.sample_gpus(recorded, several, numbers)
         _marks.memory(*((None, None, _SEVERAL) if several else
                         self.quietly((None, None, ""), self.memory.begin_capture, _marks.session(),
                                      next(iter(devices.of(called)), None))))
@@ -187,14 +188,18 @@ class _Probe:
         _marks.set_state(_marks.MARKING)
 
     def record(self, called, phases):
-        """Whether kernels are recorded, whether they are several GPUs', and why nothing can be told of such."""
+        """Whether kernels are recorded, whether they are several GPUs', and why nothing can be told where they are not."""
         several = devices.several(called)
         unrecorded = _marks.record("torch.profiler is running" if profilers.running(self.torch) else "", several,
                                    "Backward" in phases)
         several = several or _marks.several()
         if not unrecorded:
             self.profilers.install()
-        return not unrecorded, several, several and devices.untold(called, _marks.device, self.clock, unrecorded)
+        if several:
+            untold = devices.untold(called, _marks.device, self.clock, unrecorded)
+        else:
+            untold = devices.elsewhere(self.torch, called) if unrecorded and self.clock == "cuda" else ""
+        return not unrecorded, several, untold
 
     def put_off(self, why):
         """No capture now; steps are counted, and after a while it is tried again."""
@@ -487,11 +492,14 @@ class _Probe:
             return None
         return self.torch.autograd.Variable._execution_engine.queue_callback
 
-    def describe(self, model):
-        """Of what is trained; the model is the largest module that no other calls, and may be in one that is not called."""
+    def describe(self, model, numbers):
+        """
+        Of what is trained; the model is the largest module that no other calls, and may be in one that is not called. `numbers`:
+        of the GPUs that modules are on.
+        """
         whole = model if model is None else self.owner(model) or model
         rank, world = settings.rank(self.torch)
-        self.gpus = settings.gpus(self.torch)
+        self.gpus = settings.gpus(self.torch, numbers[0] if len(numbers) == 1 else None)
         _marks.describe(layers.class_of(whole), self.digest(whole), ",".join(self.gpus), rank, world)
         session, trained = self.trained
         if session != _marks.session() or trained() is not model:

@@ -40,15 +40,18 @@ def _own(uuids):
     return uuids
 
 
-def gpus(torch):
-    """UUIDs of the GPUs that this process uses; empty where they cannot be told."""
+def gpus(torch, number=None):
+    """
+    UUIDs of the GPUs that this process uses; empty where they cannot be told. `number`: CUDA's of the one that its modules are
+    on, where that is known; else the current one is taken for it.
+    """
     if torch.cuda.is_initialized():
         try:
-            device = torch.cuda.get_device_properties(torch.cuda.current_device())
+            device = torch.cuda.get_device_properties(torch.cuda.current_device() if number is None else number)
             uuid = str(device.uuid)
             kind = "MIG-" if " MIG " in device.name else "GPU-"  # what torch leaves out
             return [uuid if uuid.startswith(("GPU-", "MIG-")) else kind + uuid]
-        except (AttributeError, RuntimeError):
+        except (AssertionError, AttributeError, RuntimeError):
             pass  # a torch that does not tell UUIDs: as without CUDA
     visible = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
     uuids = [part.strip() for part in visible.split(",")]
