@@ -24,11 +24,27 @@ typedef struct span {
     size_t at;          /* its place in the step; SIZE_MAX: a kernel made it */
     int64_t host_start; /* ns */
     int64_t host_end;
-    int64_t busy_until;
+    bool ran;            /* a kernel has, since it was cut last */
+    size_t sum;          /* the place of its busy time */
     struct span *inside; /* of a region's: the piece of a layer in it that ran last, in `run`; NULL:
                             it was the region itself */
     uint32_t run;
 } span;
+
+/* A kernel on its GPU's time line. */
+typedef struct execution {
+    int64_t start;
+    int64_t end;
+    size_t sum; /* of the span that it is in */
+} execution;
+
+/* The time in which kernels of a span ran: added up in the order of their starts, which is not that
+ * of their launches where a stream is behind another. */
+typedef struct busy_sum {
+    int64_t busy;
+    int64_t until;
+    size_t whole; /* the sum whose `until` counts: spans of one piece that was cut share it */
+} busy_sum;
 
 /* One of the process, by CUDA's number. */
 typedef struct gpu {
@@ -86,7 +102,10 @@ struct pp_kernels {
     bool *ends;                  /* by piece: its call goes on where it is not this GPU's */
     size_t ran_capacity, kept_capacity, ends_capacity;
     span *spans;
-    size_t span_count, span_capacity;
+    busy_sum *sums; /* as many */
+    size_t span_count, span_capacity, sum_capacity;
+    execution *executions;
+    size_t execution_count, execution_capacity;
     pp_step step;
     size_t piece_capacity;
 };
@@ -124,6 +143,8 @@ void pp_kernels_free(pp_kernels *k)
     free(k->kept);
     free(k->ends);
     free(k->spans);
+    free(k->sums);
+    free(k->executions);
     free_parts(&k->step);
     free(k);
 }
@@ -293,8 +314,8 @@ static int compare_launches(const void *a, const void *b)
 
 static int compare_starts(const void *a, const void *b)
 {
-    const pp_kernel *x = a;
-    const pp_kernel *y = b;
+    const execution *x = a;
+    const execution *y = b;
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
@@ -316,20 +337,32 @@ static int compare_ends(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* With a sum of its own. */
+static span *new_span(pp_kernels *k)
+{
+    const size_t at = k->span_count++;
+    k->sums[at] = (busy_sum){.whole = at};
+    return &k->spans[at];
+}
+
 /* Pieces as spans, in order of their starts. */
 static int set_spans(pp_kernels *k, const pp_step *step, size_t kernels, pp_error *err)
 {
     /* Each kernel may make a piece of its own, where it is a collective or outside of all; or where
      * it is of a layer inside of a region, whose piece it then cuts. */
-    if (pp_array_reserve(&k->spans, &k->span_capacity, step->count + 2 * kernels, sizeof *k->spans,
+    const size_t most = step->count + 2 * kernels;
+    if (pp_array_reserve(&k->spans, &k->span_capacity, most, sizeof *k->spans, err) < 0 ||
+        pp_array_reserve(&k->sums, &k->sum_capacity, most, sizeof *k->sums, err) < 0 ||
+        pp_array_reserve(&k->executions, &k->execution_capacity, kernels, sizeof *k->executions,
                          err) < 0)
         return -1;
+    k->span_count = k->execution_count = 0;
     for (size_t i = 0; i < step->count; i++)
-        k->spans[i] = (span){.piece = step->pieces[i],
-                             .at = i,
-                             .host_start = step->pieces[i].start,
-                             .host_end = step->pieces[i].end};
-    k->span_count = step->count;
+        *new_span(k) = (span){.piece = step->pieces[i],
+                              .at = i,
+                              .sum = i,
+                              .host_start = step->pieces[i].start,
+                              .host_end = step->pieces[i].end};
     if (k->span_count > 1)
         qsort(k->spans, k->span_count, sizeof *k->spans, compare_span_starts);
     return 0;
@@ -337,20 +370,22 @@ static int set_spans(pp_kernels *k, const pp_step *step, size_t kernels, pp_erro
 
 static span *add_span(pp_kernels *k, uint8_t phase, int64_t start)
 {
-    span *s = &k->spans[k->span_count++];
-    *s = (span){.piece = {.start = start, .end = start, .phase = phase}, .at = SIZE_MAX};
+    const size_t sum = k->span_count;
+    span *s = new_span(k);
+    *s =
+        (span){.piece = {.start = start, .end = start, .phase = phase}, .at = SIZE_MAX, .sum = sum};
     return s;
 }
 
-static void run_in(span *s, const pp_kernel *kernel)
+static void run_in(pp_kernels *k, span *s, const pp_kernel *kernel)
 {
     int64_t end = kernel->start + kernel->duration;
-    int64_t from = later(kernel->start, s->busy_until);
     if (kernel->start < s->piece.start)
         s->piece.start = kernel->start; /* on another stream than what came before */
     s->piece.end = later(s->piece.end, end);
-    s->piece.busy += end > from ? end - from : 0;
-    s->busy_until = later(s->busy_until, end);
+    s->ran = s->ran || end > kernel->start;
+    k->executions[k->execution_count++] =
+        (execution){.start = kernel->start, .end = end, .sum = s->sum};
 }
 
 /* The pieces that are open as the sweep goes along the host's time, innermost last. */
@@ -384,7 +419,6 @@ static void advance(pp_kernels *k, sweep *s, int64_t until)
         span *b = &k->spans[s->next++];
         end_spans(k, s, b->host_start);
         b->piece.start = b->piece.end = later(b->host_start, k->of->cursor);
-        b->piece.busy = 0;
         s->other = NULL;
         if (s->depth < ACTIVE_MAX)
             s->active[s->depth++] = b;
@@ -412,11 +446,15 @@ static span *find_piece(pp_kernels *k, sweep *s, const pp_kernel *kernel)
 }
 
 /* The piece of a region's that is over where a layer in it begins; nothing is left of no time. */
-static void cut_region(pp_kernels *k, const span *in, int64_t end)
+static void cut_region(pp_kernels *k, span *in, int64_t end)
 {
-    if (end <= in->piece.start && in->piece.busy == 0)
+    if (end <= in->piece.start && !in->ran)
         return;
     span *head = add_span(k, in->piece.phase, in->piece.start);
+    const size_t sum = head->sum;
+    k->sums[sum].whole = k->sums[in->sum].whole;
+    head->sum = in->sum;
+    in->sum = sum;
     head->piece = in->piece;
     head->piece.end = later(in->piece.end, end);
     head->piece.goes_on = true;
@@ -440,7 +478,7 @@ static span *piece_inside(pp_kernels *k, span *in, const pp_kernel *kernel,
     k->parts[whose->layer].run = whose->run;
     in->inside = s;
     in->run = whose->run;
-    in->piece.busy = 0;
+    in->ran = false;
     return s;
 }
 
@@ -451,11 +489,11 @@ static span *run_inside(pp_kernels *k, span *in, const pp_kernel *kernel,
 {
     if (!whose || whose->layer == 0) {
         in->inside = NULL;
-        run_in(in, kernel);
+        run_in(k, in, kernel);
         return in;
     }
     span *s = piece_inside(k, in, kernel, whose);
-    run_in(s, kernel);
+    run_in(k, s, kernel);
     in->piece.start = in->piece.end = later(in->piece.start, s->piece.end);
     return s;
 }
@@ -469,7 +507,7 @@ static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel,
         return in ? &in->piece : &outside;
     if (kernel->flags & PP_KERNEL_COLLECTIVE) {
         in = add_span(k, PP_MARK_COMMUNICATION, kernel->start);
-        run_in(in, kernel);
+        run_in(k, in, kernel);
         return &in->piece;
     }
     if (!in && !s->other)
@@ -509,18 +547,26 @@ static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, con
     k->watch(k->watch_user, &placed);
 }
 
-/* The time of the step in which no kernel ran; sorts the kernels by start. */
-static int64_t gap_of(gpu *g, pp_kernel *kernels, size_t n, int64_t start, int64_t end)
+/* What of a step's kernels is in it is each span's busy time; gives the time of the step in which
+ * no kernel ran. */
+static int64_t add_up(pp_kernels *k, int64_t start, int64_t end)
 {
+    gpu *g = k->of;
     int64_t gap = 0;
     int64_t at = later(start, g->covered);
-    qsort(kernels, n, sizeof *kernels, compare_starts);
-    for (size_t i = 0; i < n; i++) {
-        if (is_copy(&kernels[i]))
-            continue;
-        int64_t begin = kernels[i].start < end ? kernels[i].start : end;
+    if (k->execution_count > 1)
+        qsort(k->executions, k->execution_count, sizeof *k->executions, compare_starts);
+    for (size_t i = 0; i < k->execution_count; i++) {
+        const execution *e = &k->executions[i];
+        busy_sum *own = &k->sums[e->sum];
+        int64_t *until = &k->sums[own->whole].until;
+        const int64_t from = later(later(e->start, *until), start);
+        const int64_t to = e->end < end ? e->end : end;
+        const int64_t begin = e->start < end ? e->start : end;
+        own->busy += to > from ? to - from : 0;
+        *until = later(*until, e->end);
         gap += begin > at ? begin - at : 0;
-        at = later(at, kernels[i].start + kernels[i].duration);
+        at = later(at, e->end);
     }
     g->covered = later(g->covered, at);
     return gap + (end > at ? end - at : 0);
@@ -601,6 +647,7 @@ static void add_piece(pp_kernels *k, const span *s, int64_t end)
     p.end = p.end > end ? end : p.end; /* a collective that goes on */
     p.start = p.start < to->start ? to->start : p.start > p.end ? p.end : p.start;
     p.end = later(p.start, p.end);
+    p.busy = k->sums[s->sum].busy;
     p.busy = p.busy > p.end - p.start ? p.end - p.start : p.busy;
     to->pieces[to->count++] = p;
 }
@@ -753,7 +800,7 @@ static int turn(pp_kernels *k, pp_step *host, pp_error *err)
         tell(k, host->number, &k->own[i], place(k, &s, &k->own[i], inside ? &k->inside[i] : NULL));
     advance(k, &s, INT64_MAX);
     int64_t end = later(host->end, k->of->cursor);
-    k->step.gap = gap_of(k->of, k->own, (size_t)n, k->of->end, end);
+    k->step.gap = add_up(k, k->of->end, end);
     return hand_over(k, host, end, err);
 }
 

@@ -569,15 +569,80 @@ static void test_bounds(void **state)
     pp_kernels_free(k);
 }
 
-/* Whatever comes: pieces lie in their step, busy in the piece, and on one stream the gaps and all
- * that is busy are the step. A collective may go on into the next one. */
-static void check_invariants(bool collectives)
+/* What was launched first on a stream that is behind runs last. */
+static void test_a_stream_behind_another(void **state)
 {
-    srand(7);
-    pp_kernels *k = pp_kernels_new();
-    event(k, PP_PAIRING_START, 0);
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    pp_piece pieces[] = {piece(1, F, 1010, 1100)};
+    step(k, 2, 1000, 1200, pieces, 1);
+    kernel(k, 1020, 6300, 100, 0);
+    kernel(k, 1030, 2300, 4000, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->count, 1);
+    check(s, 0, 1, F, 1500, 6400, 4100);
+    assert_int_equal(s->gap, 800);
+    pp_kernels_free(k);
+}
+
+enum { IN_A_STEP = 100, LONGEST = 1 << 16 };
+
+typedef struct placed_list {
+    pp_kernels_placed kernels[IN_A_STEP];
+    size_t n;
+} placed_list;
+
+static void on_listed(void *user, const pp_kernels_placed *kernel)
+{
+    placed_list *l = user;
+    assert_true(l->n < IN_A_STEP);
+    l->kernels[l->n++] = *kernel;
+}
+
+/* The ns of a step in which one of these ran: of a layer, or of all. */
+static int64_t union_of(const placed_list *l, const pp_step *s, bool all, uint32_t layer)
+{
+    static bool ran[LONGEST];
+    int64_t sum = 0;
+    const int64_t length = s->end - s->start;
+    assert_true(length < LONGEST);
+    memset(ran, 0, sizeof ran);
+    for (size_t i = 0; i < l->n; i++)
+        for (int64_t at = l->kernels[i].start - s->start; at < l->kernels[i].end - s->start; at++)
+            if (at >= 0 && at < length && (all || l->kernels[i].layer == layer))
+                ran[at] = true;
+    for (int64_t at = 0; at < length; at++)
+        sum += ran[at];
+    return sum;
+}
+
+static void check_step(const pp_step *s, const placed_list *l, int streams, bool collectives)
+{
+    int64_t busy = 0;
+    assert_true(s->end >= s->start && s->gap >= 0 && s->gap <= s->end - s->start);
+    for (size_t i = 0; i < s->count; i++) {
+        const pp_piece *p = &s->pieces[i];
+        assert_true(p->start >= s->start && p->end <= s->end && p->start <= p->end);
+        assert_true(p->busy >= 0 && p->busy <= p->end - p->start);
+        if (p->layer > 0)
+            assert_int_equal(p->busy, union_of(l, s, false, p->layer));
+        busy += p->busy;
+    }
+    if (!collectives)
+        assert_int_equal(s->end - s->start - s->gap, union_of(l, s, true, 0));
+    if (streams == 1)
+        assert_true(busy <= s->end - s->start - s->gap);
+    if (streams == 1 && !collectives)
+        assert_int_equal(busy, s->end - s->start - s->gap);
+}
+
+/* Some 400 steps of up to 20 pieces, with kernels on so many streams in turn. */
+static void launch_at_random(pp_kernels *k, int streams, bool collectives)
+{
     int64_t host = 0;
-    int64_t gpu = 0;
+    int64_t ends[4] = {0};
+    event(k, PP_PAIRING_START, 0);
     for (int64_t number = 1; number < 400; number++) {
         pp_piece pieces[20];
         int64_t begun = host;
@@ -585,11 +650,12 @@ static void check_invariants(bool collectives)
         for (int i = 0; i < n; i++) {
             int64_t start = host;
             for (int j = rand() % 4; j > 0; j--) {
+                int64_t *end = &ends[rand() % streams];
                 host += rand() % 50;
-                gpu = (gpu > host ? gpu : host) + rand() % 30;
+                *end = (*end > host ? *end : host) + rand() % 30;
                 uint32_t duration = (uint32_t)(rand() % 80);
-                kernel(k, host, gpu, duration, rand() % 10 == 0 && collectives);
-                gpu += duration;
+                kernel(k, host, *end, duration, rand() % 10 == 0 && collectives);
+                *end += duration;
             }
             host += rand() % 30;
             pieces[i] = piece((uint32_t)i + 1, rand() % 2 ? F : B, start, host);
@@ -598,25 +664,26 @@ static void check_invariants(bool collectives)
         step(k, number, begun, host, pieces, (size_t)n);
     }
     kernel(k, host + LATER, 0, 0, PP_KERNEL_COMPLETE);
+}
+
+/* Whatever comes: pieces lie in their step, a layer is busy where a kernel of it ran, and on one
+ * stream the gaps and all that is busy are the step. A collective may go on into the next one. */
+static void check_invariants(int streams, bool collectives)
+{
     const pp_step *s = NULL;
-    int64_t end = -1;
+    placed_list l = {.n = 0};
+    pp_kernels *k = pp_kernels_new();
+    srand(7);
+    pp_kernels_watch(k, on_listed, &l);
+    launch_at_random(k, streams, collectives);
     assert_int_equal(next(k, &s), PP_PAIRING_START);
-    end = s->end;
+    int64_t end = s->end;
     for (int steps = 2; steps < 400; steps++) {
+        l.n = 0;
         assert_int_equal(next(k, &s), PP_PAIRING_STEP);
         assert_int_equal(s->start, end);
-        assert_true(s->end >= s->start && s->gap >= 0 && s->gap <= s->end - s->start);
+        check_step(s, &l, streams, collectives);
         end = s->end;
-        int64_t busy = 0;
-        for (size_t i = 0; i < s->count; i++) {
-            const pp_piece *p = &s->pieces[i];
-            assert_true(p->start >= s->start && p->end <= s->end && p->start <= p->end);
-            assert_true(p->busy >= 0 && p->busy <= p->end - p->start);
-            busy += p->busy;
-        }
-        assert_true(busy <= s->end - s->start - s->gap);
-        if (!collectives)
-            assert_int_equal(busy, s->end - s->start - s->gap);
     }
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     pp_kernels_free(k);
@@ -625,8 +692,10 @@ static void check_invariants(bool collectives)
 static void test_invariants(void **state)
 {
     (void)state;
-    check_invariants(false);
-    check_invariants(true);
+    for (int streams = 1; streams <= 4; streams++) {
+        check_invariants(streams, false);
+        check_invariants(streams, true);
+    }
 }
 
 /* Graph 7 of region 1: triton_a of layer 2, a product of 3, triton_b of the region's, triton_a
@@ -787,6 +856,7 @@ int main(void)
         cmocka_unit_test(test_a_gpu_that_waits_in_a_region),
         cmocka_unit_test(test_runs_that_do_not_fit_and_replays),
         cmocka_unit_test(test_two_threads_and_streams),
+        cmocka_unit_test(test_a_stream_behind_another),
         cmocka_unit_test(test_layers_of_two_gpus),
         cmocka_unit_test(test_threads_at_once),
         cmocka_unit_test(test_a_gpu_that_comes_later),
