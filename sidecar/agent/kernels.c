@@ -234,10 +234,15 @@ static bool is_copy(const pp_kernel *kernel)
     return kernel->flags & PP_KERNEL_COPY;
 }
 
+static int64_t end_of(const pp_kernel *kernel)
+{
+    return kernel->start + pp_kernel_duration(kernel);
+}
+
 int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
 {
     if (kernel->launched < 0 || kernel->launched > TIME_MAX || kernel->start < 0 ||
-        kernel->start > TIME_MAX) {
+        kernel->start > TIME_MAX || pp_kernel_duration(kernel) > TIME_MAX) {
         lose_until(k, INT64_MAX);
         return 0;
     }
@@ -379,7 +384,7 @@ static span *add_span(pp_kernels *k, uint8_t phase, int64_t start)
 
 static void run_in(pp_kernels *k, span *s, const pp_kernel *kernel)
 {
-    int64_t end = kernel->start + kernel->duration;
+    int64_t end = end_of(kernel);
     if (kernel->start < s->piece.start)
         s->piece.start = kernel->start; /* on another stream than what came before */
     s->piece.end = later(s->piece.end, end);
@@ -513,7 +518,7 @@ static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel,
     if (!in && !s->other)
         s->other = add_span(k, PP_MARK_OTHER, later(kernel->launched, k->of->cursor));
     in = run_inside(k, in ? in : s->other, kernel, whose);
-    k->of->cursor = later(k->of->cursor, kernel->start + kernel->duration);
+    k->of->cursor = later(k->of->cursor, end_of(kernel));
     return &in->piece;
 }
 
@@ -540,7 +545,7 @@ static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, con
         placed = copy_of_kernel(kernel);
     placed.gpu = (uint8_t)pp_kernel_device(kernel);
     placed.start = kernel->start;
-    placed.end = kernel->start + kernel->duration;
+    placed.end = end_of(kernel);
     placed.step = step;
     placed.layer = in->layer;
     placed.phase = in->phase;

@@ -40,6 +40,7 @@ COPIES = {
 ON = {}  # of layers the GPU that they run on, where it is not the first
 STRANGE = 130000  # ns of the kernel of another thread, where there is one
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
+LONG = 5000000000  # ns; more than 32 bits of them
 AHEAD = 3000000000  # ns that the host is ahead
 # As the compiler mangles them.
 GEMM = b"_ZN4gemm3runILi4EEEvPf"
@@ -275,6 +276,17 @@ def lagging(training):
     """Collectives run behind at times, and nothing waits for them."""
     training.late = LATE
     training.until(lambda: training.calls().count("finalize") >= 6)
+
+
+def long(training):
+    """A collective and a copy take seconds, once each in a capture's step."""
+    training.until(training.recording)
+    launch([LONG], name=COLLECTIVE)
+    double.pp_cupti_copy(PEERS, 10, 3, ctypes.c_int64(4096), ctypes.c_int64(LONG))
+    double.pp_cupti_wait(1)
+    training.until(lambda: training.calls().count("finalize") >= 3)
+    training.late = LONG  # one step is not as the others
+    return LONG
 
 
 def ahead(training):

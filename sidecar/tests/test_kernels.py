@@ -289,6 +289,18 @@ def test_a_stream_that_is_behind(probe):
     assert len(numbers(batches)) >= 3
 
 
+def test_kernels_and_copies_of_seconds(probe):
+    """Their times are not cut to what 32 bits of ns hold."""
+    told, batches = trained(probe, "long", copied=True)
+    pieces = [batch["intervals"] for batch in batches if batch["steps"]["number"]]
+    longest = max(ns for piece in pieces for phase, ns in zip(piece["phase"], piece.get("kernels", [])) if phase == COMMUNICATION)
+    assert longest == pytest.approx(told["told"], rel=1e-6)
+    copies = [batch["copies"] for batch in batches if "copies" in batch]
+    of_peers = [ns for rows in copies for layer, kind, ns in zip(rows["layer"], rows["type"], rows["duration"])
+                if layer == 0 and COPY_TYPES[kind] == "p2p"]
+    assert of_peers == [pytest.approx(told["told"], rel=1e-6)]
+
+
 def test_a_host_that_is_far_ahead(probe):
     """By seconds, so that buffers of records come back late: there are enough of them, and no kernel is lost."""
     told, batches = trained(probe, "ahead")

@@ -12,15 +12,12 @@ enum { F = PP_MARK_FORWARD, B = PP_MARK_BACKWARD, OTHER = PP_MARK_OTHER };
 
 #define LATER INT64_C(1000000000) /* past what a step waits for */
 
-static void kernel(pp_kernels *k, int64_t launched, int64_t start, uint32_t duration,
-                   uint32_t flags)
+static void kernel(pp_kernels *k, int64_t launched, int64_t start, int64_t duration, uint32_t flags)
 {
     pp_error err = {0};
-    pp_kernel one = {.launched = launched,
-                     .start = start,
-                     .duration = duration,
-                     .flags = flags,
-                     .shape = (uint64_t)launched * 3};
+    pp_kernel one = {
+        .launched = launched, .start = start, .flags = flags, .shape = (uint64_t)launched * 3};
+    pp_kernel_set_duration(&one, duration);
     assert_int_equal(pp_kernels_add(k, &one, &err), 0);
 }
 
@@ -182,15 +179,13 @@ static void test_where_each_kernel_is(void **state)
     pp_kernels_free(k);
 }
 
-static void copy(pp_kernels *k, int64_t launched, int64_t start, uint32_t duration, uint32_t flags,
+static void copy(pp_kernels *k, int64_t launched, int64_t start, int64_t duration, uint32_t flags,
                  uint64_t bytes)
 {
     pp_error err = {0};
-    pp_kernel one = {.launched = launched,
-                     .start = start,
-                     .duration = duration,
-                     .flags = PP_KERNEL_COPY | flags,
-                     .bytes = bytes};
+    pp_kernel one = {
+        .launched = launched, .start = start, .flags = PP_KERNEL_COPY | flags, .bytes = bytes};
+    pp_kernel_set_duration(&one, duration);
     assert_int_equal(pp_kernels_add(k, &one, &err), 0);
 }
 
@@ -230,6 +225,38 @@ static void test_copies_are_no_kernels(void **state)
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
     assert_int_equal(pp_kernels_late(k), 0);
     pp_kernels_free(k);
+}
+
+/* Of minutes and of days: the ring has their times to far less than a millionth, and their other
+ * flags as they are. */
+static void test_long_kernels_and_copies(void **state)
+{
+    (void)state;
+    static const int64_t durations[] = {UINT32_MAX, INT64_C(1) + UINT32_MAX, INT64_C(60000000001),
+                                        INT64_C(86400000000000)};
+    const uint32_t of_kernel = PP_KERNEL_COLLECTIVE | 4095U << PP_KERNEL_NAME_SHIFT;
+    for (size_t i = 0; i < 4; i++) {
+        const pp_step *s = NULL;
+        told t = {.n = 0};
+        pp_kernels *k = started();
+        pp_kernels_watch(k, on_placed, &t);
+        step(k, 2, 1000, 1200, NULL, 0);
+        kernel(k, 1020, 1500, durations[i], of_kernel);
+        copy(k, 1030, 1500, durations[i],
+             PP_COPY_D2H << PP_KERNEL_COPY_SHIFT | PP_COPY_PINNED << PP_KERNEL_MEMORY_SHIFT, 12);
+        kernel(k, 1040, 1500, durations[i] + 1, 0);
+        assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+        assert_int_equal(t.n, 3);
+        for (size_t j = 0; j < t.n; j++) {
+            const int64_t lacks = durations[i] + 1 - (t.kernels[j].end - t.kernels[j].start);
+            assert_true(lacks >= 0 && lacks <= 1 + durations[i] / 1000000000);
+        }
+        assert_true(t.kernels[0].name == 4095 && t.kernels[0].phase == PP_MARK_COMMUNICATION);
+        assert_true(t.kernels[1].type == PP_COPY_D2H && t.kernels[1].memory == PP_COPY_PINNED);
+        assert_true(t.kernels[2].name == 0 && t.kernels[2].phase == OTHER);
+        assert_true(s->gap == 0 && s->end == t.kernels[2].end);
+        pp_kernels_free(k);
+    }
 }
 
 static void test_collectives_run_beside(void **state)
@@ -486,8 +513,11 @@ static void test_impossible_kernels_are_losses(void **state)
 {
     (void)state;
     const pp_step *s = NULL;
-    const pp_kernel bad[] = {{.launched = -1, .start = 5}, {.launched = 5, .start = INT64_MAX}};
-    for (size_t i = 0; i < 2; i++) {
+    const pp_kernel bad[] = {
+        {.launched = -1, .start = 5},
+        {.launched = 5, .start = INT64_MAX},
+        {.launched = 5, .start = 5, .duration = UINT32_MAX, .flags = 31 << PP_KERNEL_LONG_SHIFT}};
+    for (size_t i = 0; i < 3; i++) {
         pp_error err = {0};
         pp_kernels *k = started();
         assert_int_equal(pp_kernels_add(k, &bad[i], &err), 0);
@@ -851,6 +881,7 @@ int main(void)
         cmocka_unit_test(test_the_host_behind_the_gpu),
         cmocka_unit_test(test_where_each_kernel_is),
         cmocka_unit_test(test_copies_are_no_kernels),
+        cmocka_unit_test(test_long_kernels_and_copies),
         cmocka_unit_test(test_collectives_run_beside),
         cmocka_unit_test(test_layers_inside_of_a_region),
         cmocka_unit_test(test_a_gpu_that_waits_in_a_region),

@@ -235,8 +235,8 @@ static void give_up_late(void)
     int64_t late = pp_now() - SILENCE;
     for (size_t i = 0; i < waiting_count; i++) {
         const pending *p = &waiting[i];
-        bool long_ago =
-            newest > p->since + LAUNCH_WAIT || p->kernel.start + p->kernel.duration < late;
+        bool long_ago = newest > p->since + LAUNCH_WAIT ||
+                        p->kernel.start + pp_kernel_duration(&p->kernel) < late;
         if (long_ago && p->flushes != flushes)
             lose(p);
         else
@@ -316,9 +316,9 @@ static void take_kernel(const uint8_t *r)
     memcpy(&name, r + AT_NAME, sizeof name);
     pp_launches_saw_device(device);
     k.start = begin + offset;
-    k.duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin);
     k.flags |= (is_collective(name) ? PP_KERNEL_COLLECTIVE : 0) | device << PP_KERNEL_DEVICE_SHIFT |
                pp_names_number(name) << PP_KERNEL_NAME_SHIFT;
+    pp_kernel_set_duration(&k, end - begin);
     k.shape = shape_of(r);
     uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
