@@ -190,6 +190,9 @@ enum {
     /** No kernel: all that were launched before `launched` are written, and `start` of the
      * `kernels_lost` are among them: what is lost later is of later captures. */
     PP_KERNEL_COMPLETE = 2,
+    /** With it: all but what is lost, on streams that have run anything so far; and nothing is said
+     * of losses. */
+    PP_KERNEL_SO_FAR = 1,
     PP_KERNEL_COPY = 4,       /**< no kernel but a copy or fill */
     PP_KERNEL_LONG_SHIFT = 3, /**< of a kernel: from this bit on the bits that its duration lacks;
                                    a copy has them from PP_KERNEL_NAME_SHIFT on */
@@ -401,6 +404,7 @@ typedef struct pp_ring_told {
     uint64_t marks;
     int64_t cost;
     int64_t paused;
+    uint64_t kernels_lost;
     uint32_t process; /**< the process's number in batches, plus one; 0: none yet */
     uint32_t reserved;
     /** The same of each of its GPUs, by CUDA's number. */

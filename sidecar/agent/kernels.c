@@ -8,8 +8,16 @@
 enum { ACTIVE_MAX = 256 };
 
 /* A launch so much later than a step's end shows that the step's own are all here: CUPTI hands its
- * buffers over every 50 ms, each thread's in order. */
+ * buffers over every 50 ms, each thread's in order. But a stream that is behind the others hands
+ * its own over late: until each has shown a later launch steps wait longer, where few do and more
+ * may come. */
 #define SLACK INT64_C(200000000)
+#define PATIENCE INT64_C(5000000000)
+enum {
+    FEW_KERNELS = PP_KERNELS_MAX / 4,
+    FEW_STEPS = PP_KERNELS_MAX_STEPS / 4,
+    FEW_PIECES = 8192, /* whose marks are a quarter of the ring: they stay in it meanwhile */
+};
 #define TIME_MAX (INT64_MAX / 4)
 #define BYTES_MAX (UINT64_C(1) << 48) /* of one copy: more than a GPU's memory */
 
@@ -62,11 +70,12 @@ struct pp_kernels {
     bool sorted;
     int64_t newest;   /* the latest launch */
     int64_t complete; /* what was launched before is here */
+    int64_t so_far;   /* the same, on streams that have run anything */
     bool finished;
     uint64_t lost;  /* kernels ever, as heeded */
     int64_t since;  /* kernels launched before are not here */
     int64_t passed; /* host time up to which steps were handed out */
-    uint64_t late;
+    pp_kernels_missing missing;
 
     item *items; /* a circle of PP_KERNELS_MAX_STEPS */
     size_t first, items_count, pieces;
@@ -149,9 +158,9 @@ void pp_kernels_free(pp_kernels *k)
     free(k);
 }
 
-uint64_t pp_kernels_late(const pp_kernels *k)
+pp_kernels_missing pp_kernels_what_is_missing(const pp_kernels *k)
 {
-    return k->late;
+    return k->missing;
 }
 
 bool pp_kernels_waiting(const pp_kernels *k)
@@ -198,15 +207,16 @@ static void drop_first_item(pp_kernels *k)
     k->items_count--;
 }
 
-/* Drops what waits of the time before. */
-static void lose_until(pp_kernels *k, int64_t time)
+/* Drops the steps that wait of the time before. */
+static void drop_steps(pp_kernels *k, int64_t time)
 {
     bool stopped = false;
     while (k->items_count > 0 && k->items[k->first].step.end <= time) {
-        stopped = k->items[k->first].event == PP_PAIRING_STOP;
+        const item *i = &k->items[k->first];
+        stopped = i->event == PP_PAIRING_STOP;
+        k->missing.steps += i->event == PP_PAIRING_STEP && !i->step.dwell;
         drop_first_item(k);
     }
-    k->head = k->count = 0;
     k->in_item = false;
     for (int i = 0; i < PP_RING_DEVICES; i++) {
         gpu *g = &k->gpus[i];
@@ -216,12 +226,37 @@ static void lose_until(pp_kernels *k, int64_t time)
     k->on = !stopped; /* else the hook starts the next one */
 }
 
+/* And all kernels. */
+static void lose_until(pp_kernels *k, int64_t time)
+{
+    drop_steps(k, time);
+    k->head = k->count = 0;
+}
+
+/* These here are too many. */
+static void lose_waiting(pp_kernels *k)
+{
+    k->missing.lost += k->count - k->head;
+    lose_until(k, INT64_MAX);
+}
+
 /* What was lost since the last word of it is of the time before. */
 static void heed_losses(pp_kernels *k, uint64_t lost, int64_t until)
 {
     if (lost != k->lost)
         lose_until(k, until);
+    k->missing.lost += lost > k->lost ? lost - k->lost : 0;
     k->lost = lost;
+}
+
+void pp_kernels_lost_before(pp_kernels *k, uint64_t lost)
+{
+    k->lost = lost;
+}
+
+uint64_t pp_kernels_heeded(const pp_kernels *k)
+{
+    return k->lost;
 }
 
 void pp_kernels_lost(pp_kernels *k, uint64_t lost)
@@ -243,7 +278,12 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
 {
     if (kernel->launched < 0 || kernel->launched > TIME_MAX || kernel->start < 0 ||
         kernel->start > TIME_MAX || pp_kernel_duration(kernel) > TIME_MAX) {
+        k->missing.lost++;
         lose_until(k, INT64_MAX);
+        return 0;
+    }
+    if (kernel->flags & PP_KERNEL_COMPLETE && kernel->flags & PP_KERNEL_SO_FAR) {
+        k->so_far = later(k->so_far, kernel->launched);
         return 0;
     }
     if (kernel->flags & PP_KERNEL_COMPLETE) {
@@ -253,7 +293,9 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         return 0;
     }
     if (kernel->launched < k->passed) {
-        k->late += !is_copy(kernel);
+        k->missing.late += !is_copy(kernel);
+        if (!is_copy(kernel))
+            drop_steps(k, INT64_MAX);
         return 0;
     }
     if (k->head > k->count / 2) {
@@ -262,7 +304,7 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         k->head = 0;
     }
     if (k->count - k->head >= PP_KERNELS_MAX)
-        lose_until(k, INT64_MAX);
+        lose_waiting(k);
     if (pp_array_reserve(&k->kernels, &k->capacity, k->count + 1, sizeof *k->kernels, err) < 0)
         return -1;
     k->kernels[k->count++] = *kernel;
@@ -286,7 +328,7 @@ int pp_kernels_queue(pp_kernels *k, pp_pairing_event event, const pp_step *step,
     const size_t runs = event == PP_PAIRING_STEP ? step->run_count : 0;
     if (k->items_count == PP_KERNELS_MAX_STEPS ||
         k->pieces + count + waits + runs > PP_KERNELS_MAX_PIECES)
-        lose_until(k, INT64_MAX);
+        lose_waiting(k);
     k->finished = false;
     item *i = &k->items[(k->first + k->items_count) % PP_KERNELS_MAX_STEPS];
     *i = (item){.event = event, .step = *step};
@@ -813,7 +855,10 @@ static int turn(pp_kernels *k, pp_step *host, pp_error *err)
 
 static bool all_here(const pp_kernels *k, const item *i)
 {
-    return k->complete >= i->step.end || k->newest >= i->step.end + SLACK;
+    const bool few =
+        k->count - k->head < FEW_KERNELS && k->items_count < FEW_STEPS && k->pieces < FEW_PIECES;
+    const int64_t slack = few && !k->finished && k->so_far < i->step.end ? PATIENCE : SLACK;
+    return k->complete >= i->step.end || k->newest >= i->step.end + slack;
 }
 
 /* Once nothing more comes, what was launched last may be missing for ever. */

@@ -10,7 +10,7 @@
 
 enum { F = PP_MARK_FORWARD, B = PP_MARK_BACKWARD, OTHER = PP_MARK_OTHER };
 
-#define LATER INT64_C(1000000000) /* past what a step waits for */
+#define LATER INT64_C(6000000000) /* past what a step waits for */
 
 static void kernel(pp_kernels *k, int64_t launched, int64_t start, int64_t duration, uint32_t flags)
 {
@@ -105,7 +105,7 @@ static void test_the_gpu_behind_the_host(void **state)
     check(s, 3, 1, B, 2500, 2800, 300);
     check(s, 4, 0, OTHER, 2800, 2900, 50);
     assert_int_equal(s->gap, 60);
-    assert_int_equal(pp_kernels_late(k), 0);
+    assert_int_equal(pp_kernels_what_is_missing(k).late, 0);
     pp_kernels_free(k);
 }
 
@@ -223,7 +223,7 @@ static void test_copies_are_no_kernels(void **state)
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     kernel(k, 3 * LATER, 3 * LATER, 1, 0);
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
-    assert_int_equal(pp_kernels_late(k), 0);
+    assert_int_equal(pp_kernels_what_is_missing(k).late, 0);
     pp_kernels_free(k);
 }
 
@@ -462,7 +462,9 @@ static void test_losses_end_the_capture(void **state)
     const pp_step *s = NULL;
     pp_kernels *k = started();
     step(k, 2, 1000, 1100, NULL, 0);
-    pp_kernels_lost(k, 1);
+    pp_kernels_lost(k, 3);
+    assert_true(pp_kernels_what_is_missing(k).lost == 3 &&
+                pp_kernels_what_is_missing(k).steps == 1);
     assert_int_equal(next(k, &s), PP_PAIRING_STOP);
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     kernel(k, 5000, 5000, 10, 0);
@@ -576,9 +578,67 @@ static void test_what_another_agent_took(void **state)
 static void test_what_comes_late_is_counted(void **state)
 {
     (void)state;
+    const pp_step *s = NULL;
     pp_kernels *k = started();
     kernel(k, 500, 600, 10, 0);
-    assert_int_equal(pp_kernels_late(k), 1);
+    assert_int_equal(pp_kernels_what_is_missing(k).late, 1);
+    pp_kernels_free(k);
+
+    /* Steps that wait may lack others of its stream; one that is whole sets the time line anew. */
+    k = started();
+    step(k, 2, 1000, 2 * LATER, NULL, 0);
+    copy(k, 500, 600, 10, 0, 1);
+    assert_true(pp_kernels_waiting(k));
+    kernel(k, 500, 600, 10, 0);
+    assert_false(pp_kernels_waiting(k));
+    const pp_kernels_missing missing = pp_kernels_what_is_missing(k);
+    assert_true(missing.late == 1 && missing.lost == 0 && missing.steps == 1);
+    step(k, 3, 2 * LATER, 2 * LATER + 100, NULL, 0);
+    step(k, 4, 2 * LATER + 100, 2 * LATER + 200, NULL, 0);
+    kernel(k, 2 * LATER + 50, 2 * LATER + 50, 10, 0);
+    kernel(k, 4 * LATER, 4 * LATER, 1, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(next(k, &s), PP_PAIRING_START);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->number, 4);
+    pp_kernels_free(k);
+}
+
+/* One that is behind is awaited where few wait, until all have shown a later launch; not where many
+ * do. */
+static void test_a_stream_that_is_late(void **state)
+{
+    (void)state;
+    for (int many = 0; many < 2; many++) {
+        const pp_step *s = NULL;
+        pp_kernels *k = started();
+        step(k, 2, LATER * 2, LATER * 2 + 1000, NULL, 0);
+        for (int64_t i = 0; i < (many ? PP_KERNELS_MAX / 4 : 1); i++)
+            kernel(k, LATER * 2 + 1000 + LATER / 5, LATER * 2 + 1000 + LATER / 5, 1, 0);
+        assert_int_equal(next(k, &s), many ? PP_PAIRING_STEP : PP_PAIRING_NONE);
+        kernel(k, LATER * 2 + 500, LATER * 2 + 500, LATER / 5, 0);
+        assert_int_equal(pp_kernels_what_is_missing(k).late, many);
+        kernel(k, LATER * 3 + 1000, LATER * 3 + 1000, 1, 0);
+        assert_int_equal(next(k, &s), many ? PP_PAIRING_STOP : PP_PAIRING_STEP);
+        if (!many)
+            check(s, 0, 0, OTHER, 1000 + LATER, LATER * 2 + 500 + LATER / 5, 1 + LATER / 5);
+        pp_kernels_free(k);
+    }
+}
+
+static void test_streams_that_have_shown_a_later_launch(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    const int64_t end = LATER * 2 + 1000;
+    step(k, 2, LATER * 2, end, NULL, 0);
+    kernel(k, end + LATER / 5, end + LATER / 5, 1, 0);
+    kernel(k, end - 1, 0, 0, PP_KERNEL_COMPLETE | PP_KERNEL_SO_FAR);
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    pp_kernels_lost(k, 0);
+    kernel(k, end, 0, 0, PP_KERNEL_COMPLETE | PP_KERNEL_SO_FAR);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
     pp_kernels_free(k);
 }
 
@@ -897,6 +957,8 @@ int main(void)
         cmocka_unit_test(test_the_end_of_the_process),
         cmocka_unit_test(test_what_another_agent_took),
         cmocka_unit_test(test_what_comes_late_is_counted),
+        cmocka_unit_test(test_a_stream_that_is_late),
+        cmocka_unit_test(test_streams_that_have_shown_a_later_launch),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_invariants),
     };
