@@ -194,6 +194,13 @@ static const pp_json_field why_fields[] = {
     {0},
 };
 
+static const pp_json_field left_out_fields[] = {
+    {"steps", PP_JSON_INT, offsetof(pp_wire_left_out, steps), false, PP_WIRE_MAX_COUNT},
+    {"lost", PP_JSON_INT, offsetof(pp_wire_left_out, lost), false, PP_WIRE_MAX_COUNT},
+    {"late", PP_JSON_INT, offsetof(pp_wire_left_out, late), false, PP_WIRE_MAX_COUNT},
+    {0},
+};
+
 static const pp_json_field cost_fields[] = {
     {"nanoseconds", PP_JSON_INT, offsetof(pp_wire_cost, nanoseconds), true, PP_WIRE_MAX_COUNT},
     {"marks", PP_JSON_INT, offsetof(pp_wire_cost, marks), true, PP_WIRE_MAX_COUNT},
@@ -864,7 +871,8 @@ static int check_batch(const pp_wire_batch *batch, pp_error *err)
         check_id(batch->instance, PP_WIRE_MAX_ID, "instance", err) < 0 ||
         check_fields(batch_fields, "", batch, err) < 0 || check_process(&batch->process, err) < 0 ||
         check_capture(&batch->capture, err) < 0 ||
-        check_fields(cost_fields, "cost", &batch->cost, err) < 0)
+        check_fields(cost_fields, "cost", &batch->cost, err) < 0 ||
+        check_fields(left_out_fields, "leftOut", &batch->left_out, err) < 0)
         return -1;
     PP_CLEANUP_FREE int64_t *ids = NULL;
     if (check_layers(batch, &ids, err) < 0 || check_steps(batch, err) < 0 ||
@@ -1119,6 +1127,12 @@ static int decode_cost(const json_t *object, pp_wire_cost *cost, pp_error *err)
     return value ? pp_json_decode(value, cost_fields, false, "cost", cost, err) : 0;
 }
 
+static int decode_left_out(const json_t *object, pp_wire_left_out *left_out, pp_error *err)
+{
+    const json_t *value = json_object_get(object, "leftOut");
+    return value ? pp_json_decode(value, left_out_fields, false, "leftOut", left_out, err) : 0;
+}
+
 bool pp_wire_chip_is_known(const pp_chip *chip)
 {
     pp_error err = {0};
@@ -1146,6 +1160,7 @@ static int decode_into(const json_t *object, pp_wire_batch *batch, pp_error *err
         pp_json_decode(json_object_get(object, "stretch"), capture_fields, false, "stretch",
                        &batch->capture, err) < 0 ||
         decode_cost(object, &batch->cost, err) < 0 ||
+        decode_left_out(object, &batch->left_out, err) < 0 ||
         decode_layers(json_object_get(object, "layers"), batch, err) < 0 ||
         decode_columns(json_object_get(object, "steps"), &steps_group, &steps, &batch->step_count,
                        err) < 0)
@@ -1384,6 +1399,16 @@ static int append_cost(pp_buf *out, const pp_wire_cost *c, pp_error *err)
     return append_text(out, "}", err);
 }
 
+/* Absent where nothing is. */
+static int append_left_out(pp_buf *out, const pp_wire_left_out *l, pp_error *err)
+{
+    if (!pp_wire_leaves_out(l))
+        return 0;
+    return pp_buf_printf(
+        out, err, ",\"leftOut\":{\"steps\":%" PRId64 ",\"lost\":%" PRId64 ",\"late\":%" PRId64 "}",
+        l->steps, l->lost, l->late);
+}
+
 static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
 {
     if (pp_buf_printf(out, err,
@@ -1392,7 +1417,8 @@ static int append_head(pp_buf *out, const pp_wire_batch *b, pp_error *err)
                       b->session, b->instance, b->seq) < 0 ||
         append_json(out, process_json(&b->process), err) < 0 ||
         append_capture(out, &b->capture, err) < 0 ||
-        pp_buf_printf(out, err, ",\"dropped\":%" PRId64, b->dropped) < 0)
+        pp_buf_printf(out, err, ",\"dropped\":%" PRId64, b->dropped) < 0 ||
+        append_left_out(out, &b->left_out, err) < 0)
         return -1;
     return append_cost(out, &b->cost, err);
 }

@@ -361,6 +361,13 @@ typedef struct pp_wire_cost {
     int64_t paused; /**< ns that the training was paused for replays; in no other cost */
 } pp_wire_cost;
 
+/** What is in no batch, since the batch before. */
+typedef struct pp_wire_left_out {
+    int64_t steps; /**< marked ones that lacked kernels, or may have */
+    int64_t lost;  /**< kernels whose records were lost */
+    int64_t late;  /**< that came when their step had been told: its busy times lack them */
+} pp_wire_left_out;
+
 /**
  * One self-contained batch. Every text is owned and not NULL after decoding; a batch built by hand
  * for encoding may leave optional ones NULL.
@@ -385,9 +392,16 @@ typedef struct pp_wire_batch {
     pp_wire_copies copies;   /**< none where they are not recorded, or by an earlier agent */
     pp_wire_memory memory;   /**< none where it is not known, or by an earlier agent */
     pp_wire_pm pm;
-    int64_t dropped; /**< marks lost since the batch before */
+    int64_t dropped;           /**< marks lost since the batch before */
+    pp_wire_left_out left_out; /**< all 0 by an earlier agent */
     pp_wire_cost cost;
 } pp_wire_batch;
+
+/** Whether anything is missing. */
+static inline bool pp_wire_leaves_out(const pp_wire_left_out *l)
+{
+    return l->steps > 0 || l->lost > 0 || l->late > 0;
+}
 
 /** The batch's layer with this id, the batch's own; NULL: it has none. */
 const pp_wire_layer *pp_wire_find_layer(const pp_wire_batch *batch, int64_t id);

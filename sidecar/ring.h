@@ -43,7 +43,7 @@
 #define PP_RING_RECORD "environment-"
 
 enum {
-    PP_RING_VERSION = 18,
+    PP_RING_VERSION = 19,
     PP_RING_MARKS = 65536,   /**< a power of two */
     PP_RING_KERNELS = 32768, /**< a power of two */
     PP_RING_LAYERS = 4096,
@@ -177,7 +177,7 @@ typedef struct pp_mark {
 typedef struct pp_kernel {
     int64_t launched;  /**< ns, on the host: when it was put into its queue */
     int64_t start;     /**< ns, on the GPU */
-    uint32_t duration; /**< ns */
+    uint32_t duration; /**< ns, less as many bits as the flags say: pp_kernel_duration() */
     uint32_t flags;    /**< PP_KERNEL_* */
     union {
         uint64_t bytes; /**< of a copy or fill */
@@ -190,7 +190,13 @@ enum {
     /** No kernel: all that were launched before `launched` are written, and `start` of the
      * `kernels_lost` are among them: what is lost later is of later captures. */
     PP_KERNEL_COMPLETE = 2,
-    PP_KERNEL_COPY = 4,         /**< no kernel but a copy or fill */
+    /** With it: all but what is lost, on streams that have run anything so far; and nothing is said
+     * of losses. */
+    PP_KERNEL_SO_FAR = 1,
+    PP_KERNEL_COPY = 4,       /**< no kernel but a copy or fill */
+    PP_KERNEL_LONG_SHIFT = 3, /**< of a kernel: from this bit on the bits that its duration lacks;
+                                   a copy has them from PP_KERNEL_NAME_SHIFT on */
+    PP_KERNEL_LONG_MASK = 31,
     PP_KERNEL_COPY_SHIFT = 3,   /**< from this bit on its pp_copy_type ... */
     PP_KERNEL_MEMORY_SHIFT = 6, /**< ... and the host's memory, a pp_copy_memory */
     PP_KERNEL_COPY_MASK = 7,
@@ -212,6 +218,29 @@ static inline unsigned pp_kernel_device(const pp_kernel *kernel)
 static inline uint8_t pp_kernel_thread(const pp_kernel *kernel)
 {
     return (uint8_t)(kernel->flags >> PP_KERNEL_THREAD_SHIFT & PP_KERNEL_THREAD_MASK);
+}
+
+static inline unsigned pp_kernel_long_shift(const pp_kernel *kernel)
+{
+    return kernel->flags & PP_KERNEL_COPY ? PP_KERNEL_NAME_SHIFT : PP_KERNEL_LONG_SHIFT;
+}
+
+/** How long it ran, ns: what takes 4.3 s and more to one part in 2^31. */
+static inline int64_t pp_kernel_duration(const pp_kernel *kernel)
+{
+    const unsigned lacks = kernel->flags >> pp_kernel_long_shift(kernel) & PP_KERNEL_LONG_MASK;
+    const uint64_t ns = (uint64_t)kernel->duration << lacks;
+    return ns <= INT64_MAX ? (int64_t)ns : INT64_MAX;
+}
+
+/** Its flags are there already. */
+static inline void pp_kernel_set_duration(pp_kernel *kernel, int64_t ns)
+{
+    uint32_t lacks = 0;
+    while (ns >> lacks > UINT32_MAX)
+        lacks++;
+    kernel->duration = (uint32_t)(ns >> lacks);
+    kernel->flags |= lacks << pp_kernel_long_shift(kernel);
 }
 
 /** What a copy or fill is; the numbers are the wire's, as those of pp_copy_memory. */
@@ -375,6 +404,7 @@ typedef struct pp_ring_told {
     uint64_t marks;
     int64_t cost;
     int64_t paused;
+    uint64_t kernels_lost;
     uint32_t process; /**< the process's number in batches, plus one; 0: none yet */
     uint32_t reserved;
     /** The same of each of its GPUs, by CUDA's number. */

@@ -67,6 +67,7 @@ typedef struct run {
     unsigned ticks;
     int64_t steps;
     int64_t dropped;
+    pp_wire_left_out left_out;
     int64_t cost_ns;
     int64_t paused_ns; /* the training was paused for replays */
     bool loaded;       /* some Python had loaded the hook */
@@ -101,6 +102,9 @@ static void on_batch(void *user, pp_wire_batch *batch, int64_t events, const pp_
     r->steps += batch->capture.dwell ? 0 : (int64_t)batch->step_count;
     r->paused_ns += batch->cost.paused;
     r->dropped += batch->dropped;
+    r->left_out.steps += batch->left_out.steps;
+    r->left_out.lost += batch->left_out.lost;
+    r->left_out.late += batch->left_out.late;
     r->cost_ns += batch->cost.nanoseconds;
     on_gpus(r, &batch->process.gpus);
 }
@@ -437,13 +441,14 @@ static json_t *facts_of(const run *r)
     char to[40];
     pp_time_format(r->started, 3, from, sizeof from);
     pp_time_format(pp_time_now(), 3, to, sizeof to);
-    return json_pack("{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:I, s:s, s:s}", "version",
-                     1, "started", from, "finished", to, "command", command_of(r), "method",
-                     pp_method_spec_name(r->options->solution.method), "metrics", metrics_of(r),
-                     "exitStatus", r->status, "sampledSteps", (json_int_t)r->steps, "dropped",
-                     (json_int_t)r->dropped, "costNs", (json_int_t)r->cost_ns, "pausedNs",
-                     (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus), "unsampled",
-                     why_unsampled(r));
+    return json_pack(
+        "{s:i, s:s, s:s, s:o, s:s, s:o, s:i, s:I, s:I, s:{s:I, s:I, s:I}, s:I, s:I, s:s, s:s}",
+        "version", 1, "started", from, "finished", to, "command", command_of(r), "method",
+        pp_method_spec_name(r->options->solution.method), "metrics", metrics_of(r), "exitStatus",
+        r->status, "sampledSteps", (json_int_t)r->steps, "dropped", (json_int_t)r->dropped,
+        "leftOut", "steps", (json_int_t)r->left_out.steps, "lost", (json_int_t)r->left_out.lost,
+        "late", (json_int_t)r->left_out.late, "costNs", (json_int_t)r->cost_ns, "pausedNs",
+        (json_int_t)r->paused_ns, "note", pp_gpus_why(r->gpus), "unsampled", why_unsampled(r));
 }
 
 static void tell_none_chosen(const pp_settings *s, const json_t *results)
@@ -462,6 +467,25 @@ static void tell_none_replayed(const run *r, const json_t *results)
         (void)fprintf(stderr, "precisionprobe: no layer has a value of its replays: %s\n", why);
 }
 
+static void tell_left_out(const run *r)
+{
+    const pp_wire_left_out *l = &r->left_out;
+    static const char what_to_do[] =
+        "Leave a processor to precisionprobe; where a stream of the GPU is far behind the others, "
+        "longer captures (--capture) lose less";
+    if (l->lost > 0 || (l->steps > 0 && l->late == 0))
+        (void)fprintf(stderr,
+                      "precisionprobe: %" PRId64 " marked steps were left out: %" PRId64
+                      " kernels' records were lost. %s\n",
+                      l->steps, l->lost, what_to_do);
+    if (l->late > 0)
+        (void)fprintf(stderr,
+                      "precisionprobe: busy times lack %" PRId64
+                      " kernels, whose records came late; %" PRId64
+                      " marked steps behind them were left out\n",
+                      l->late, l->steps);
+}
+
 static int tell(run *r, pp_error *err)
 {
     const pp_activity *activity = pp_activity_builder_get(r->activity);
@@ -478,6 +502,7 @@ static int tell(run *r, pp_error *err)
                    &(pp_table_view){pp_table_columns(stderr), r->options->kernels});
     tell_none_chosen(&r->options->settings, results);
     tell_none_replayed(r, results);
+    tell_left_out(r);
     if (*pp_gpus_why(r->gpus))
         (void)fprintf(stderr, "precisionprobe: GPU counters are missing: %s\n",
                       pp_gpus_why(r->gpus));

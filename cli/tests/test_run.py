@@ -495,14 +495,28 @@ def test_report_of_nothing(tmp_path):
     assert run(*probe("report", str(tmp_path / "none"))).returncode == 1
 
 
-def test_two_gpus_of_one_process(tmp_path):
-    """Each has its layers, and the same steps; what is told of a step as a whole is of one, not of two."""
+def on_two_gpus(folder, *options, more=()):
     doubles = pathlib.Path(os.environ["PP_HOOK"]).parent / "tests"
     python = os.environ["PP_TORCH_PYTHON"].split(":")[-1]
-    told = run(*probe("run", "--budget", "2", "--capture", "300ms", "--method", "Sampling", "-o", str(tmp_path / "out"), "--", python,
-                      str(pathlib.Path(__file__).parent / "two_gpus.py"), str(doubles), "12"), PRECISIONPROBE_COPIES="1")
+    return run(*probe("run", *options, "-o", str(folder), "--", python,
+                      str(pathlib.Path(__file__).parent / "two_gpus.py"), str(doubles), *more), PRECISIONPROBE_COPIES="1")
+
+
+def test_kernels_that_are_lost(tmp_path):
+    """They are counted, and how many steps that has cost, with what may help."""
+    told = on_two_gpus(tmp_path / "out", "--budget", "50", "--capture", "2s", more=("12", "dropped"))
+    assert told.returncode == 0, told.stderr
+    left_out = json.loads((tmp_path / "out" / "results.json").read_text())["leftOut"]
+    assert left_out["lost"] > 0 and left_out["steps"] > 0
+    assert "precisionprobe: %(steps)d marked steps were left out: %(lost)d kernels' records were lost. " % left_out in told.stderr
+
+
+def test_two_gpus_of_one_process(tmp_path):
+    """Each has its layers, and the same steps; what is told of a step as a whole is of one, not of two."""
+    told = on_two_gpus(tmp_path / "out", "--budget", "2", "--capture", "300ms", "--method", "Sampling", more=("12",))
     assert told.returncode == 0, told.stderr
     results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["leftOut"] == {"steps": 0, "lost": 0, "late": 0} and "left out" not in told.stderr
     first, second = sorted(results["gpus"], key=lambda gpu: gpu["gpu"], reverse=True)
     for gpu, layers, busy in ((first, {"0", "1"}, {"0": 0.6, "1": 0.8}), (second, {"2"}, {"2": 0.4})):
         rows = {item["layer"]: item for item in gpu["items"] if item["kind"] == "layer" and item["phase"] == "forward"}

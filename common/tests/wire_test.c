@@ -22,7 +22,8 @@ static const char example[] =
     "\"duration\":[1500000000,1490000000],\"epoch\":[2,0],\"batch\":[9,1]},"
     "\"intervals\":{\"layer\":[1,1,0],\"phase\":[0,1,2],\"step\":[41,0,1],"
     "\"start\":[1769000000000000000,700000,-100],\"duration\":[510000,980000,5]},"
-    "\"dropped\":3,\"cost\":{\"nanoseconds\":81234,\"marks\":160}}";
+    "\"dropped\":3,\"leftOut\":{\"steps\":4,\"lost\":12,\"late\":1},\"cost\":{\"nanoseconds\":"
+    "81234,\"marks\":160}}";
 
 static const char example_grid[] =
     "{\"start\":1769000000000000000,\"cell\":10000000,\"cells\":[0,1],\"layer\":[1,1],"
@@ -584,6 +585,7 @@ static void test_decodes_absolute_values(void **state)
     assert_int_equal(b->intervals[2].step, 42);
     assert_int_equal(b->intervals[2].phase, PP_WIRE_OPTIMIZER);
     assert_int_equal(b->dropped, 3);
+    assert_true(b->left_out.steps == 4 && b->left_out.lost == 12 && b->left_out.late == 1);
     assert_int_equal(b->cost.marks, 160);
     pp_wire_batch_free(b);
 }
@@ -938,6 +940,10 @@ static const broken broken_fields[] = {
     {"seq", "\"7\"", NULL},
     {"seq", "9007199254740993", NULL},
     {"dropped", "-3", NULL},
+    {"leftOut", "3", NULL},
+    {"leftOut.steps", "-1", NULL},
+    {"leftOut.lost", "\"x\"", NULL},
+    {"leftOut.late", "9007199254740993", NULL},
     {"cost", "[]", NULL},
     {"cost.nanoseconds", "-1", NULL},
     {"cost.marks", "\"x\"", NULL},

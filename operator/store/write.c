@@ -896,7 +896,7 @@ void pp_store_add_batch(pp_job *job, const char *session_uid, const char *pod_ui
     pp_sql_int8(s, b->capture.start);
     pp_sql_int8(s, b->capture.end);
     pp_sql_int8(s, pp_store_count_events(b));
-    pp_sql_int8(s, b->dropped);
+    pp_sql_int8(s, b->dropped + b->left_out.lost);
     pp_sql_int8(s, b->cost.nanoseconds);
     add_steps_and_intervals(s, b);
     add_grid(s, &b->grid);

@@ -8,8 +8,16 @@
 enum { ACTIVE_MAX = 256 };
 
 /* A launch so much later than a step's end shows that the step's own are all here: CUPTI hands its
- * buffers over every 50 ms, each thread's in order. */
+ * buffers over every 50 ms, each thread's in order. But a stream that is behind the others hands
+ * its own over late: until each has shown a later launch steps wait longer, where few do and more
+ * may come. */
 #define SLACK INT64_C(200000000)
+#define PATIENCE INT64_C(5000000000)
+enum {
+    FEW_KERNELS = PP_KERNELS_MAX / 4,
+    FEW_STEPS = PP_KERNELS_MAX_STEPS / 4,
+    FEW_PIECES = 8192, /* whose marks are a quarter of the ring: they stay in it meanwhile */
+};
 #define TIME_MAX (INT64_MAX / 4)
 #define BYTES_MAX (UINT64_C(1) << 48) /* of one copy: more than a GPU's memory */
 
@@ -24,11 +32,27 @@ typedef struct span {
     size_t at;          /* its place in the step; SIZE_MAX: a kernel made it */
     int64_t host_start; /* ns */
     int64_t host_end;
-    int64_t busy_until;
+    bool ran;            /* a kernel has, since it was cut last */
+    size_t sum;          /* the place of its busy time */
     struct span *inside; /* of a region's: the piece of a layer in it that ran last, in `run`; NULL:
                             it was the region itself */
     uint32_t run;
 } span;
+
+/* A kernel on its GPU's time line. */
+typedef struct execution {
+    int64_t start;
+    int64_t end;
+    size_t sum; /* of the span that it is in */
+} execution;
+
+/* The time in which kernels of a span ran: added up in the order of their starts, which is not that
+ * of their launches where a stream is behind another. */
+typedef struct busy_sum {
+    int64_t busy;
+    int64_t until;
+    size_t whole; /* the sum whose `until` counts: spans of one piece that was cut share it */
+} busy_sum;
 
 /* One of the process, by CUDA's number. */
 typedef struct gpu {
@@ -46,11 +70,12 @@ struct pp_kernels {
     bool sorted;
     int64_t newest;   /* the latest launch */
     int64_t complete; /* what was launched before is here */
+    int64_t so_far;   /* the same, on streams that have run anything */
     bool finished;
     uint64_t lost;  /* kernels ever, as heeded */
     int64_t since;  /* kernels launched before are not here */
     int64_t passed; /* host time up to which steps were handed out */
-    uint64_t late;
+    pp_kernels_missing missing;
 
     item *items; /* a circle of PP_KERNELS_MAX_STEPS */
     size_t first, items_count, pieces;
@@ -86,7 +111,10 @@ struct pp_kernels {
     bool *ends;                  /* by piece: its call goes on where it is not this GPU's */
     size_t ran_capacity, kept_capacity, ends_capacity;
     span *spans;
-    size_t span_count, span_capacity;
+    busy_sum *sums; /* as many */
+    size_t span_count, span_capacity, sum_capacity;
+    execution *executions;
+    size_t execution_count, execution_capacity;
     pp_step step;
     size_t piece_capacity;
 };
@@ -124,13 +152,15 @@ void pp_kernels_free(pp_kernels *k)
     free(k->kept);
     free(k->ends);
     free(k->spans);
+    free(k->sums);
+    free(k->executions);
     free_parts(&k->step);
     free(k);
 }
 
-uint64_t pp_kernels_late(const pp_kernels *k)
+pp_kernels_missing pp_kernels_what_is_missing(const pp_kernels *k)
 {
-    return k->late;
+    return k->missing;
 }
 
 bool pp_kernels_waiting(const pp_kernels *k)
@@ -177,15 +207,16 @@ static void drop_first_item(pp_kernels *k)
     k->items_count--;
 }
 
-/* Drops what waits of the time before. */
-static void lose_until(pp_kernels *k, int64_t time)
+/* Drops the steps that wait of the time before. */
+static void drop_steps(pp_kernels *k, int64_t time)
 {
     bool stopped = false;
     while (k->items_count > 0 && k->items[k->first].step.end <= time) {
-        stopped = k->items[k->first].event == PP_PAIRING_STOP;
+        const item *i = &k->items[k->first];
+        stopped = i->event == PP_PAIRING_STOP;
+        k->missing.steps += i->event == PP_PAIRING_STEP && !i->step.dwell;
         drop_first_item(k);
     }
-    k->head = k->count = 0;
     k->in_item = false;
     for (int i = 0; i < PP_RING_DEVICES; i++) {
         gpu *g = &k->gpus[i];
@@ -195,12 +226,37 @@ static void lose_until(pp_kernels *k, int64_t time)
     k->on = !stopped; /* else the hook starts the next one */
 }
 
+/* And all kernels. */
+static void lose_until(pp_kernels *k, int64_t time)
+{
+    drop_steps(k, time);
+    k->head = k->count = 0;
+}
+
+/* These here are too many. */
+static void lose_waiting(pp_kernels *k)
+{
+    k->missing.lost += k->count - k->head;
+    lose_until(k, INT64_MAX);
+}
+
 /* What was lost since the last word of it is of the time before. */
 static void heed_losses(pp_kernels *k, uint64_t lost, int64_t until)
 {
     if (lost != k->lost)
         lose_until(k, until);
+    k->missing.lost += lost > k->lost ? lost - k->lost : 0;
     k->lost = lost;
+}
+
+void pp_kernels_lost_before(pp_kernels *k, uint64_t lost)
+{
+    k->lost = lost;
+}
+
+uint64_t pp_kernels_heeded(const pp_kernels *k)
+{
+    return k->lost;
 }
 
 void pp_kernels_lost(pp_kernels *k, uint64_t lost)
@@ -213,11 +269,21 @@ static bool is_copy(const pp_kernel *kernel)
     return kernel->flags & PP_KERNEL_COPY;
 }
 
+static int64_t end_of(const pp_kernel *kernel)
+{
+    return kernel->start + pp_kernel_duration(kernel);
+}
+
 int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
 {
     if (kernel->launched < 0 || kernel->launched > TIME_MAX || kernel->start < 0 ||
-        kernel->start > TIME_MAX) {
+        kernel->start > TIME_MAX || pp_kernel_duration(kernel) > TIME_MAX) {
+        k->missing.lost++;
         lose_until(k, INT64_MAX);
+        return 0;
+    }
+    if (kernel->flags & PP_KERNEL_COMPLETE && kernel->flags & PP_KERNEL_SO_FAR) {
+        k->so_far = later(k->so_far, kernel->launched);
         return 0;
     }
     if (kernel->flags & PP_KERNEL_COMPLETE) {
@@ -227,7 +293,9 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         return 0;
     }
     if (kernel->launched < k->passed) {
-        k->late += !is_copy(kernel);
+        k->missing.late += !is_copy(kernel);
+        if (!is_copy(kernel))
+            drop_steps(k, INT64_MAX);
         return 0;
     }
     if (k->head > k->count / 2) {
@@ -236,7 +304,7 @@ int pp_kernels_add(pp_kernels *k, const pp_kernel *kernel, pp_error *err)
         k->head = 0;
     }
     if (k->count - k->head >= PP_KERNELS_MAX)
-        lose_until(k, INT64_MAX);
+        lose_waiting(k);
     if (pp_array_reserve(&k->kernels, &k->capacity, k->count + 1, sizeof *k->kernels, err) < 0)
         return -1;
     k->kernels[k->count++] = *kernel;
@@ -260,7 +328,7 @@ int pp_kernels_queue(pp_kernels *k, pp_pairing_event event, const pp_step *step,
     const size_t runs = event == PP_PAIRING_STEP ? step->run_count : 0;
     if (k->items_count == PP_KERNELS_MAX_STEPS ||
         k->pieces + count + waits + runs > PP_KERNELS_MAX_PIECES)
-        lose_until(k, INT64_MAX);
+        lose_waiting(k);
     k->finished = false;
     item *i = &k->items[(k->first + k->items_count) % PP_KERNELS_MAX_STEPS];
     *i = (item){.event = event, .step = *step};
@@ -293,8 +361,8 @@ static int compare_launches(const void *a, const void *b)
 
 static int compare_starts(const void *a, const void *b)
 {
-    const pp_kernel *x = a;
-    const pp_kernel *y = b;
+    const execution *x = a;
+    const execution *y = b;
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
@@ -316,20 +384,32 @@ static int compare_ends(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* With a sum of its own. */
+static span *new_span(pp_kernels *k)
+{
+    const size_t at = k->span_count++;
+    k->sums[at] = (busy_sum){.whole = at};
+    return &k->spans[at];
+}
+
 /* Pieces as spans, in order of their starts. */
 static int set_spans(pp_kernels *k, const pp_step *step, size_t kernels, pp_error *err)
 {
     /* Each kernel may make a piece of its own, where it is a collective or outside of all; or where
      * it is of a layer inside of a region, whose piece it then cuts. */
-    if (pp_array_reserve(&k->spans, &k->span_capacity, step->count + 2 * kernels, sizeof *k->spans,
+    const size_t most = step->count + 2 * kernels;
+    if (pp_array_reserve(&k->spans, &k->span_capacity, most, sizeof *k->spans, err) < 0 ||
+        pp_array_reserve(&k->sums, &k->sum_capacity, most, sizeof *k->sums, err) < 0 ||
+        pp_array_reserve(&k->executions, &k->execution_capacity, kernels, sizeof *k->executions,
                          err) < 0)
         return -1;
+    k->span_count = k->execution_count = 0;
     for (size_t i = 0; i < step->count; i++)
-        k->spans[i] = (span){.piece = step->pieces[i],
-                             .at = i,
-                             .host_start = step->pieces[i].start,
-                             .host_end = step->pieces[i].end};
-    k->span_count = step->count;
+        *new_span(k) = (span){.piece = step->pieces[i],
+                              .at = i,
+                              .sum = i,
+                              .host_start = step->pieces[i].start,
+                              .host_end = step->pieces[i].end};
     if (k->span_count > 1)
         qsort(k->spans, k->span_count, sizeof *k->spans, compare_span_starts);
     return 0;
@@ -337,20 +417,22 @@ static int set_spans(pp_kernels *k, const pp_step *step, size_t kernels, pp_erro
 
 static span *add_span(pp_kernels *k, uint8_t phase, int64_t start)
 {
-    span *s = &k->spans[k->span_count++];
-    *s = (span){.piece = {.start = start, .end = start, .phase = phase}, .at = SIZE_MAX};
+    const size_t sum = k->span_count;
+    span *s = new_span(k);
+    *s =
+        (span){.piece = {.start = start, .end = start, .phase = phase}, .at = SIZE_MAX, .sum = sum};
     return s;
 }
 
-static void run_in(span *s, const pp_kernel *kernel)
+static void run_in(pp_kernels *k, span *s, const pp_kernel *kernel)
 {
-    int64_t end = kernel->start + kernel->duration;
-    int64_t from = later(kernel->start, s->busy_until);
+    int64_t end = end_of(kernel);
     if (kernel->start < s->piece.start)
         s->piece.start = kernel->start; /* on another stream than what came before */
     s->piece.end = later(s->piece.end, end);
-    s->piece.busy += end > from ? end - from : 0;
-    s->busy_until = later(s->busy_until, end);
+    s->ran = s->ran || end > kernel->start;
+    k->executions[k->execution_count++] =
+        (execution){.start = kernel->start, .end = end, .sum = s->sum};
 }
 
 /* The pieces that are open as the sweep goes along the host's time, innermost last. */
@@ -384,7 +466,6 @@ static void advance(pp_kernels *k, sweep *s, int64_t until)
         span *b = &k->spans[s->next++];
         end_spans(k, s, b->host_start);
         b->piece.start = b->piece.end = later(b->host_start, k->of->cursor);
-        b->piece.busy = 0;
         s->other = NULL;
         if (s->depth < ACTIVE_MAX)
             s->active[s->depth++] = b;
@@ -412,11 +493,15 @@ static span *find_piece(pp_kernels *k, sweep *s, const pp_kernel *kernel)
 }
 
 /* The piece of a region's that is over where a layer in it begins; nothing is left of no time. */
-static void cut_region(pp_kernels *k, const span *in, int64_t end)
+static void cut_region(pp_kernels *k, span *in, int64_t end)
 {
-    if (end <= in->piece.start && in->piece.busy == 0)
+    if (end <= in->piece.start && !in->ran)
         return;
     span *head = add_span(k, in->piece.phase, in->piece.start);
+    const size_t sum = head->sum;
+    k->sums[sum].whole = k->sums[in->sum].whole;
+    head->sum = in->sum;
+    in->sum = sum;
     head->piece = in->piece;
     head->piece.end = later(in->piece.end, end);
     head->piece.goes_on = true;
@@ -440,7 +525,7 @@ static span *piece_inside(pp_kernels *k, span *in, const pp_kernel *kernel,
     k->parts[whose->layer].run = whose->run;
     in->inside = s;
     in->run = whose->run;
-    in->piece.busy = 0;
+    in->ran = false;
     return s;
 }
 
@@ -451,11 +536,11 @@ static span *run_inside(pp_kernels *k, span *in, const pp_kernel *kernel,
 {
     if (!whose || whose->layer == 0) {
         in->inside = NULL;
-        run_in(in, kernel);
+        run_in(k, in, kernel);
         return in;
     }
     span *s = piece_inside(k, in, kernel, whose);
-    run_in(s, kernel);
+    run_in(k, s, kernel);
     in->piece.start = in->piece.end = later(in->piece.start, s->piece.end);
     return s;
 }
@@ -469,13 +554,13 @@ static const pp_piece *place(pp_kernels *k, sweep *s, const pp_kernel *kernel,
         return in ? &in->piece : &outside;
     if (kernel->flags & PP_KERNEL_COLLECTIVE) {
         in = add_span(k, PP_MARK_COMMUNICATION, kernel->start);
-        run_in(in, kernel);
+        run_in(k, in, kernel);
         return &in->piece;
     }
     if (!in && !s->other)
         s->other = add_span(k, PP_MARK_OTHER, later(kernel->launched, k->of->cursor));
     in = run_inside(k, in ? in : s->other, kernel, whose);
-    k->of->cursor = later(k->of->cursor, kernel->start + kernel->duration);
+    k->of->cursor = later(k->of->cursor, end_of(kernel));
     return &in->piece;
 }
 
@@ -502,25 +587,33 @@ static void tell(const pp_kernels *k, int64_t step, const pp_kernel *kernel, con
         placed = copy_of_kernel(kernel);
     placed.gpu = (uint8_t)pp_kernel_device(kernel);
     placed.start = kernel->start;
-    placed.end = kernel->start + kernel->duration;
+    placed.end = end_of(kernel);
     placed.step = step;
     placed.layer = in->layer;
     placed.phase = in->phase;
     k->watch(k->watch_user, &placed);
 }
 
-/* The time of the step in which no kernel ran; sorts the kernels by start. */
-static int64_t gap_of(gpu *g, pp_kernel *kernels, size_t n, int64_t start, int64_t end)
+/* What of a step's kernels is in it is each span's busy time; gives the time of the step in which
+ * no kernel ran. */
+static int64_t add_up(pp_kernels *k, int64_t start, int64_t end)
 {
+    gpu *g = k->of;
     int64_t gap = 0;
     int64_t at = later(start, g->covered);
-    qsort(kernels, n, sizeof *kernels, compare_starts);
-    for (size_t i = 0; i < n; i++) {
-        if (is_copy(&kernels[i]))
-            continue;
-        int64_t begin = kernels[i].start < end ? kernels[i].start : end;
+    if (k->execution_count > 1)
+        qsort(k->executions, k->execution_count, sizeof *k->executions, compare_starts);
+    for (size_t i = 0; i < k->execution_count; i++) {
+        const execution *e = &k->executions[i];
+        busy_sum *own = &k->sums[e->sum];
+        int64_t *until = &k->sums[own->whole].until;
+        const int64_t from = later(later(e->start, *until), start);
+        const int64_t to = e->end < end ? e->end : end;
+        const int64_t begin = e->start < end ? e->start : end;
+        own->busy += to > from ? to - from : 0;
+        *until = later(*until, e->end);
         gap += begin > at ? begin - at : 0;
-        at = later(at, kernels[i].start + kernels[i].duration);
+        at = later(at, e->end);
     }
     g->covered = later(g->covered, at);
     return gap + (end > at ? end - at : 0);
@@ -601,6 +694,7 @@ static void add_piece(pp_kernels *k, const span *s, int64_t end)
     p.end = p.end > end ? end : p.end; /* a collective that goes on */
     p.start = p.start < to->start ? to->start : p.start > p.end ? p.end : p.start;
     p.end = later(p.start, p.end);
+    p.busy = k->sums[s->sum].busy;
     p.busy = p.busy > p.end - p.start ? p.end - p.start : p.busy;
     to->pieces[to->count++] = p;
 }
@@ -753,7 +847,7 @@ static int turn(pp_kernels *k, pp_step *host, pp_error *err)
         tell(k, host->number, &k->own[i], place(k, &s, &k->own[i], inside ? &k->inside[i] : NULL));
     advance(k, &s, INT64_MAX);
     int64_t end = later(host->end, k->of->cursor);
-    k->step.gap = gap_of(k->of, k->own, (size_t)n, k->of->end, end);
+    k->step.gap = add_up(k, k->of->end, end);
     return hand_over(k, host, end, err);
 }
 
@@ -761,7 +855,10 @@ static int turn(pp_kernels *k, pp_step *host, pp_error *err)
 
 static bool all_here(const pp_kernels *k, const item *i)
 {
-    return k->complete >= i->step.end || k->newest >= i->step.end + SLACK;
+    const bool few =
+        k->count - k->head < FEW_KERNELS && k->items_count < FEW_STEPS && k->pieces < FEW_PIECES;
+    const int64_t slack = few && !k->finished && k->so_far < i->step.end ? PATIENCE : SLACK;
+    return k->complete >= i->step.end || k->newest >= i->step.end + slack;
 }
 
 /* Once nothing more comes, what was launched last may be missing for ever. */

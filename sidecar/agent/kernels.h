@@ -13,6 +13,11 @@
  * cut the region's: from where the kernel before them in the same run of a graph ended, or, of the
  * first, from its launch.
  *
+ * Steps are handed out where it is known that their kernels are all here, or the training has
+ * launched for long after them: for 5 s where few wait and a stream is behind. A kernel that comes
+ * later still shows
+ * that those which wait may lack others of its stream: they are dropped as after a loss.
+ *
  * Copies and fills are no kernels: they have a place by their launch, and move no piece, busy time
  * or gap. One that comes after its step was told counts nowhere.
  *
@@ -70,6 +75,11 @@ int pp_kernels_add(pp_kernels *kernels, const pp_kernel *kernel, pp_error *err);
 /** Kernels launched before are not here: steps that began before are dropped. */
 void pp_kernels_since(pp_kernels *kernels, int64_t since);
 
+/** How many kernels were ever lost, as the ring counts them, that an agent before has told of; and
+ * that are heeded by now. */
+void pp_kernels_lost_before(pp_kernels *kernels, uint64_t lost);
+uint64_t pp_kernels_heeded(const pp_kernels *kernels);
+
 /** How many kernels were ever lost, as the ring counts them: after a loss the capture ends before
  * the steps that wait, and starts anew after. A loss that a PP_KERNEL_COMPLETE has told of is
  * heeded already, and costs no step after it. */
@@ -92,7 +102,13 @@ bool pp_kernels_waiting(const pp_kernels *kernels);
  */
 int pp_kernels_next(pp_kernels *kernels, const pp_step **ret_step, pp_error *err);
 
-/** Kernels that came after their step was handed out: 0, or the times are wrong. */
-uint64_t pp_kernels_late(const pp_kernels *kernels);
+/** What is missing, ever. */
+typedef struct pp_kernels_missing {
+    uint64_t lost;  /**< kernels that are not here */
+    uint64_t late;  /**< that came after their step was handed out, whose busy times lack them */
+    uint64_t steps; /**< of the training that waited and were dropped, for either */
+} pp_kernels_missing;
+
+pp_kernels_missing pp_kernels_what_is_missing(const pp_kernels *kernels);
 
 #endif

@@ -3,6 +3,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,6 +111,7 @@ int pp_process_open(const char *path, pp_process **ret, pp_error *err)
         (void)pp_error_nomem(err);
     else if (pp_reader_open(path, &p->reader, err) == 0) {
         p->told = *pp_reader_told(p->reader);
+        pp_kernels_lost_before(p->kernels, p->told.kernels_lost);
         first->id = number_from(p->told.process);
         first->device = device_told(p);
         p->session = pp_reader_header(p->reader)->session;
@@ -403,6 +405,7 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
     }
     if (event <= PP_PAIRING_NONE)
         return event;
+    p->told_missing = p->told_missing && event != PP_PAIRING_START;
     pp_step step = *pp_pairing_step(p->pairing);
     step.at = p->at;
     step.first = true;
@@ -453,16 +456,30 @@ static int drain_kernels(pp_process *p, pp_error *err)
     return 0;
 }
 
+/* Once a capture, at the first of it. */
+static void warn_of_missing(pp_process *p)
+{
+    const pp_kernels_missing now = pp_kernels_what_is_missing(p->kernels), before = p->noticed;
+    const bool lost = now.lost > before.lost, late = now.late > before.late;
+    p->noticed = now;
+    if (p->told_missing || (!lost && !late))
+        return;
+    p->told_missing = true;
+    if (lost)
+        pp_warn(p->path,
+                "records of %" PRIu64 " kernels were lost: %" PRIu64 " marked steps are left out",
+                now.lost - before.lost, now.steps - before.steps);
+    if (late)
+        pp_warn(p->path, "kernels came after their step was told: its busy times lack them");
+}
+
 /* Losses of kernels are heeded before a step that they may fall into is handed on. */
 static int join(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     if (drain_kernels(p, err) < 0 || take_graphs(p, err) < 0)
         return -1;
     pp_kernels_lost(p->kernels, pp_reader_header(p->reader)->kernels_lost);
-    uint64_t late = pp_kernels_late(p->kernels);
-    if (late > 0 && p->late == 0)
-        pp_warn(p->path, "kernels came after their step was told: its busy times lack them");
-    p->late = late;
+    warn_of_missing(p);
     return pump(p, pod, err);
 }
 
@@ -561,6 +578,8 @@ static void begin_session(pp_process *p)
     p->told.marks = h->marks;
     p->told.cost = h->cost;
     p->told.paused = p->paused_before = h->paused;
+    p->missing = pp_kernels_what_is_missing(p->kernels);
+    p->told.kernels_lost = pp_kernels_heeded(p->kernels);
 }
 
 void pp_process_finish(pp_process *p, pp_agent_pod *pod)
@@ -573,6 +592,7 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
         pp_warn(p->path, "steps are lost: %s", err.message);
     for (size_t i = 0; i < p->gpu_count; i++)
         end_capture(p, &p->gpus[i], pod, taken);
+    process_emit_missing(p, pod);
     if (process_emit_runs(p, pod, &err) < 0)
         pp_warn(p->path, "counted steps are not told: %s", err.message);
     for (size_t i = 0; i < p->gpu_count; i++)
@@ -687,7 +707,10 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t offse
         if (release(p, pod, err) < 0)
             return -1;
     }
-    if (is_ending(p, pod) && process_emit_runs(p, pod, err) < 0)
-        return -1;
+    if (is_ending(p, pod)) {
+        process_emit_missing(p, pod);
+        if (process_emit_runs(p, pod, err) < 0)
+            return -1;
+    }
     return greet(p, now, err) < 0 ? -1 : set_mode(p, pod, now, err);
 }

@@ -138,6 +138,22 @@ int process_describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error 
 
 /* ---- batches ---- */
 
+static int64_t count_of(uint64_t now, uint64_t before)
+{
+    const uint64_t since = now > before ? now - before : 0;
+    return since < PP_WIRE_MAX_COUNT ? (int64_t)since : 0;
+}
+
+static void count_missing(pp_process *p, pp_wire_batch *batch)
+{
+    const pp_kernels_missing now = pp_kernels_what_is_missing(p->kernels);
+    batch->left_out = (pp_wire_left_out){.steps = count_of(now.steps, p->missing.steps),
+                                         .lost = count_of(now.lost, p->missing.lost),
+                                         .late = count_of(now.late, p->missing.late)};
+    p->missing = now;
+    p->told.kernels_lost = pp_kernels_heeded(p->kernels);
+}
+
 /* Counters of the ring since the last batch; a process that lets them run back is not believed. */
 static void count(pp_process *p, pp_wire_batch *batch)
 {
@@ -154,6 +170,7 @@ static void count(pp_process *p, pp_wire_batch *batch)
     p->told.marks = h->marks;
     p->told.cost = h->cost;
     p->told.paused = h->paused;
+    count_missing(p, batch);
 }
 
 /* The runs so far, into a batch that ends at `end`: none is later, as the ring may say otherwise.
@@ -430,10 +447,27 @@ static void emit_costs(pp_process *p, pp_agent_pod *pod)
     pp_wire_batch *batch = process_make_timeless(p, &p->gpus[0], pod, p->now + p->offset, &err);
     if (batch) {
         count(p, batch);
-        if (p->told.marks != marks)
+        if (p->told.marks != marks || pp_wire_leaves_out(&batch->left_out))
             process_emit_timeless(p, pod, batch);
     } else {
         pp_warn(p->path, "what the hook costs is not told: %s", err.message);
+    }
+    pp_wire_batch_free(batch);
+}
+
+void process_emit_missing(pp_process *p, pp_agent_pod *pod)
+{
+    pp_error err = {0};
+    const pp_kernels_missing now = pp_kernels_what_is_missing(p->kernels);
+    const process_gpu *first = &p->gpus[0];
+    if (first->id < 0 || !pod->allowed || memcmp(&now, &p->missing, sizeof now) == 0)
+        return;
+    pp_wire_batch *batch = process_make_timeless(p, first, pod, p->now + p->offset, &err);
+    if (batch) {
+        count(p, batch);
+        process_emit_timeless(p, pod, batch);
+    } else {
+        pp_warn(p->path, "what kernels are missing is not told: %s", err.message);
     }
     pp_wire_batch_free(batch);
 }

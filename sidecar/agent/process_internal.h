@@ -69,7 +69,9 @@ struct pp_process {
     bool told_memory; /* why it is not known what layers allocate */
     bool told_unknown, told_unfit; /* that graphs are told as their regions */
     char refusal[PP_RING_TYPE];    /* why it did; "": it did not */
-    uint64_t late;                 /* kernels that came late, as told already */
+    pp_kernels_missing missing;    /* of it what is in batches */
+    pp_kernels_missing noticed;    /* as looked at last */
+    bool told_missing;             /* that kernels of the capture are, or were late */
     uint32_t failures;             /* of the hook's that are told already */
     int64_t
         paused_before; /* what the hook had of pauses when it was seen first, or the session came */
@@ -118,6 +120,9 @@ void process_cut_rest(pp_process *p, pp_agent_pod *pod);
 
 /** Emits what all have gathered; of one that has no capture there is nothing. */
 void process_cut(pp_process *p, pp_agent_pod *pod);
+
+/** Emits what kernels are missing, where no batch of a capture has said it. */
+void process_emit_missing(pp_process *p, pp_agent_pod *pod);
 
 /** Emits counted steps in batches of their own. */
 int process_emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err);

@@ -35,6 +35,7 @@ typedef struct head {
     int64_t marks;
     int64_t cost;
     int64_t paused;
+    int64_t kernels_lost;
     int64_t process; /* its number, plus one */
     json_t *gpus;    /* the same of its GPUs */
     char *instance;
@@ -49,6 +50,7 @@ static const pp_json_field head_fields[] = {
     {"marks", PP_JSON_INT, offsetof(head, marks), true, INT64_MAX},
     {"cost", PP_JSON_INT, offsetof(head, cost), true, INT64_MAX},
     {"paused", PP_JSON_INT, offsetof(head, paused), false, INT64_MAX},
+    {"kernelsLost", PP_JSON_INT, offsetof(head, kernels_lost), false, INT64_MAX},
     {"process", PP_JSON_INT, offsetof(head, process), true, PP_WIRE_MAX_PROCESS + 1},
     {"gpus", PP_JSON_VALUE, offsetof(head, gpus), false, 0},
     {"instance", PP_JSON_STRING, offsetof(head, instance), true, PP_WIRE_MAX_ID},
@@ -131,12 +133,12 @@ static char *head_text(const pp_spool_batch *b)
 {
     const pp_place *p = &b->place;
     PP_CLEANUP_JSON json_t *line =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s}", "seq",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s}", "seq",
                   (json_int_t)b->seq, "events", (json_int_t)b->events, "tail", (json_int_t)p->tail,
                   "lost", (json_int_t)p->told.lost, "marks", (json_int_t)p->told.marks, "cost",
-                  (json_int_t)p->told.cost, "paused", (json_int_t)p->told.paused, "process",
-                  (json_int_t)p->told.process, "gpus", gpus_json(&p->told), "instance", b->instance,
-                  "ring", p->ring);
+                  (json_int_t)p->told.cost, "paused", (json_int_t)p->told.paused, "kernelsLost",
+                  (json_int_t)p->told.kernels_lost, "process", (json_int_t)p->told.process, "gpus",
+                  gpus_json(&p->told), "instance", b->instance, "ring", p->ring);
     return line ? json_dumps(line, JSON_COMPACT) : NULL;
 }
 
@@ -217,7 +219,7 @@ static int decode_head(pp_spool *s, size_t n, pp_error *err)
         return -1;
     const head *h = &s->head;
     bool negative = h->events < 0 || h->tail < 0 || h->lost < 0 || h->marks < 0 || h->cost < 0 ||
-                    h->paused < 0 || h->process < 0;
+                    h->paused < 0 || h->kernels_lost < 0 || h->process < 0;
     if (negative)
         return pp_error_set(err, PP_ERR_INVALID, "a negative count");
     return decode_gpus(h->gpus, s->gpus, err);
@@ -235,6 +237,7 @@ static void fill(const pp_spool *s, size_t first, size_t n, pp_spool_batch *ret)
                                                .marks = (uint64_t)h->marks,
                                                .cost = h->cost,
                                                .paused = h->paused,
+                                               .kernels_lost = (uint64_t)h->kernels_lost,
                                                .process = (uint32_t)h->process}},
                             .text = s->text + first,
                             .length = n - first};

@@ -42,6 +42,8 @@ ON = {}  # of layers the GPU that they run on, where it is not the first
 STRANGE = 130000  # ns of the kernel of another thread, where there is one
 TAUGHT = [7000, 9000]  # of those of another thread's module
 LATE = 80000000  # ns; a stream is waited for 0.2 s, and a busy machine is itself late by some of it
+BEHIND = (400000000, 800000000, 3000000000, 3000000000)  # ns; the last ones longer than a capture goes on and waits
+LONG = 5000000000  # ns; more than 32 bits of them
 AHEAD = 3000000000  # ns that the host is ahead
 # As the compiler mangles them.
 GEMM = b"_ZN4gemm3runILi4EEEvPf"
@@ -359,6 +361,28 @@ def lagging(training):
     """Collectives run behind at times, and nothing waits for them."""
     training.late = LATE
     training.until(lambda: training.calls().count("finalize") >= 6)
+
+
+def behind(training):
+    """The same, and in some captures one that takes longer, at last as CUPTI is left."""
+    training.late = LATE
+    for ns in BEHIND:
+        training.until(training.recording)
+        launch([ns], name=COLLECTIVE)
+        training.until(lambda: not training.recording())
+    before = training.calls().count("finalize")
+    training.until(lambda: training.calls().count("finalize") >= before + 3)
+
+
+def long(training):
+    """A collective and a copy take seconds, once each in a capture's step."""
+    training.until(training.recording)
+    launch([LONG], name=COLLECTIVE)
+    double.pp_cupti_copy(PEERS, 10, 3, ctypes.c_int64(4096), ctypes.c_int64(LONG))
+    double.pp_cupti_wait(1)
+    training.until(lambda: training.calls().count("finalize") >= 3)
+    training.late = LONG  # one step is not as the others
+    return LONG
 
 
 def ahead(training):

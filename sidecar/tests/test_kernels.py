@@ -160,6 +160,11 @@ def numbers(batches, clock="kernels"):
     return [n for b in batches if b["process"]["clock"] == clock for n in undelta(b["steps"]["number"])]
 
 
+def left_out(batches):
+    """What batches say of kernels that are missing, and of steps that are for that, added up."""
+    return sum((collections.Counter(batch.get("leftOut", {})) for batch in batches), collections.Counter())
+
+
 def seen(probe, told, batches):
     """What a run says of itself where its steps are not those expected."""
     clocks = [(b["process"]["clock"], b["process"].get("kernels"), len(b["steps"]["number"])) for b in batches]
@@ -337,6 +342,27 @@ def test_a_stream_that_is_behind(probe):
     assert len(numbers(batches)) >= 3
 
 
+def test_a_stream_that_is_far_behind(probe):
+    """A collective still runs as CUPTI is left: it is lost, and no step is told without it."""
+    told, batches = trained(probe, "behind")
+    missing = left_out(batches)
+    assert 0 < missing["lost"] <= told["ring"]["kernels_lost"] and missing["steps"] > 0 and missing["late"] == 0
+    assert len(numbers(batches)) >= 3 and "kernels were lost" in probe.log.read_text()
+
+
+def test_kernels_and_copies_of_seconds(probe):
+    """Their times are not cut to what 32 bits of ns hold."""
+    told, batches = trained(probe, "long", copied=True)
+    pieces = [batch["intervals"] for batch in batches if batch["steps"]["number"]]
+    longest = max(ns for piece in pieces for phase, ns in zip(piece["phase"], piece.get("kernels", [])) if phase == COMMUNICATION)
+    assert longest == pytest.approx(told["told"], rel=1e-6)
+    copies = [batch["copies"] for batch in batches if "copies" in batch]
+    of_peers = [ns for rows in copies for layer, kind, ns in zip(rows["layer"], rows["type"], rows["duration"])
+                if layer == 0 and COPY_TYPES[kind] == "p2p"]
+    assert of_peers == [pytest.approx(told["told"], rel=1e-6)]
+    assert not left_out(batches)
+
+
 def test_a_host_that_is_far_ahead(probe):
     """By seconds, so that buffers of records come back late: there are enough of them, and no kernel is lost."""
     told, batches = trained(probe, "ahead")
@@ -375,6 +401,9 @@ def test_records_that_are_lost(probe):
     after = list(told["told"].values())
     for begin, end in zip(after, after[1:] + [float("inf")]):
         assert [n for n in known if begin < n < end], (told["told"], known)
+    missing = left_out(batches)
+    assert 0 < missing["lost"] <= told["ring"]["kernels_lost"] and missing["steps"] > 0
+    assert "kernels were lost" in probe.log.read_text()
 
 
 def test_a_forked_child_profiles_itself(probe):

@@ -395,6 +395,21 @@ static const char counters_sql[] =
     "SELECT events, steps, dropped, cost_ns, batches, first_ns, last_ns, epoch, batch, host_name, "
     "observed_first_ns, observed_last_ns FROM target";
 
+static void lost_kernels_count_as_dropped(void **state)
+{
+    (void)state;
+    fixture *f = start("t_kernels_lost");
+    sample_batch b;
+    pp_error err = {0};
+    prepare_target(f);
+    make_batch(&b, 0);
+    b.batch.left_out = (pp_wire_left_out){.steps = 3, .lost = 40, .late = 500};
+    called(f, pp_store_put_batch(f->store, "s1", "p1", &b.batch, NULL, on_batch, f, &err), &err);
+    wait_all(f);
+    expect(f, "SELECT dropped FROM target", "41");
+    finish(f);
+}
+
 static void batch_twice_counts_once(void **state)
 {
     (void)state;
@@ -2883,6 +2898,7 @@ int main(void)
         cmocka_unit_test(changed_migration_is_refused),
         cmocka_unit_test(a_workload_is_what_its_sessions_are),
         cmocka_unit_test(a_usage_stands_and_falls_with_its_solution),
+        cmocka_unit_test(lost_kernels_count_as_dropped),
         cmocka_unit_test(batch_twice_counts_once),
         cmocka_unit_test(clocks_are_kept),
         cmocka_unit_test(samples_on_another_clock),

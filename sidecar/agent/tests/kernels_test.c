@@ -10,17 +10,14 @@
 
 enum { F = PP_MARK_FORWARD, B = PP_MARK_BACKWARD, OTHER = PP_MARK_OTHER };
 
-#define LATER INT64_C(1000000000) /* past what a step waits for */
+#define LATER INT64_C(6000000000) /* past what a step waits for */
 
-static void kernel(pp_kernels *k, int64_t launched, int64_t start, uint32_t duration,
-                   uint32_t flags)
+static void kernel(pp_kernels *k, int64_t launched, int64_t start, int64_t duration, uint32_t flags)
 {
     pp_error err = {0};
-    pp_kernel one = {.launched = launched,
-                     .start = start,
-                     .duration = duration,
-                     .flags = flags,
-                     .shape = (uint64_t)launched * 3};
+    pp_kernel one = {
+        .launched = launched, .start = start, .flags = flags, .shape = (uint64_t)launched * 3};
+    pp_kernel_set_duration(&one, duration);
     assert_int_equal(pp_kernels_add(k, &one, &err), 0);
 }
 
@@ -108,7 +105,7 @@ static void test_the_gpu_behind_the_host(void **state)
     check(s, 3, 1, B, 2500, 2800, 300);
     check(s, 4, 0, OTHER, 2800, 2900, 50);
     assert_int_equal(s->gap, 60);
-    assert_int_equal(pp_kernels_late(k), 0);
+    assert_int_equal(pp_kernels_what_is_missing(k).late, 0);
     pp_kernels_free(k);
 }
 
@@ -182,15 +179,13 @@ static void test_where_each_kernel_is(void **state)
     pp_kernels_free(k);
 }
 
-static void copy(pp_kernels *k, int64_t launched, int64_t start, uint32_t duration, uint32_t flags,
+static void copy(pp_kernels *k, int64_t launched, int64_t start, int64_t duration, uint32_t flags,
                  uint64_t bytes)
 {
     pp_error err = {0};
-    pp_kernel one = {.launched = launched,
-                     .start = start,
-                     .duration = duration,
-                     .flags = PP_KERNEL_COPY | flags,
-                     .bytes = bytes};
+    pp_kernel one = {
+        .launched = launched, .start = start, .flags = PP_KERNEL_COPY | flags, .bytes = bytes};
+    pp_kernel_set_duration(&one, duration);
     assert_int_equal(pp_kernels_add(k, &one, &err), 0);
 }
 
@@ -228,8 +223,40 @@ static void test_copies_are_no_kernels(void **state)
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     kernel(k, 3 * LATER, 3 * LATER, 1, 0);
     assert_int_equal(next(k, &s), PP_PAIRING_STEP);
-    assert_int_equal(pp_kernels_late(k), 0);
+    assert_int_equal(pp_kernels_what_is_missing(k).late, 0);
     pp_kernels_free(k);
+}
+
+/* Of minutes and of days: the ring has their times to far less than a millionth, and their other
+ * flags as they are. */
+static void test_long_kernels_and_copies(void **state)
+{
+    (void)state;
+    static const int64_t durations[] = {UINT32_MAX, INT64_C(1) + UINT32_MAX, INT64_C(60000000001),
+                                        INT64_C(86400000000000)};
+    const uint32_t of_kernel = PP_KERNEL_COLLECTIVE | 4095U << PP_KERNEL_NAME_SHIFT;
+    for (size_t i = 0; i < 4; i++) {
+        const pp_step *s = NULL;
+        told t = {.n = 0};
+        pp_kernels *k = started();
+        pp_kernels_watch(k, on_placed, &t);
+        step(k, 2, 1000, 1200, NULL, 0);
+        kernel(k, 1020, 1500, durations[i], of_kernel);
+        copy(k, 1030, 1500, durations[i],
+             PP_COPY_D2H << PP_KERNEL_COPY_SHIFT | PP_COPY_PINNED << PP_KERNEL_MEMORY_SHIFT, 12);
+        kernel(k, 1040, 1500, durations[i] + 1, 0);
+        assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+        assert_int_equal(t.n, 3);
+        for (size_t j = 0; j < t.n; j++) {
+            const int64_t lacks = durations[i] + 1 - (t.kernels[j].end - t.kernels[j].start);
+            assert_true(lacks >= 0 && lacks <= 1 + durations[i] / 1000000000);
+        }
+        assert_true(t.kernels[0].name == 4095 && t.kernels[0].phase == PP_MARK_COMMUNICATION);
+        assert_true(t.kernels[1].type == PP_COPY_D2H && t.kernels[1].memory == PP_COPY_PINNED);
+        assert_true(t.kernels[2].name == 0 && t.kernels[2].phase == OTHER);
+        assert_true(s->gap == 0 && s->end == t.kernels[2].end);
+        pp_kernels_free(k);
+    }
 }
 
 static void test_collectives_run_beside(void **state)
@@ -435,7 +462,9 @@ static void test_losses_end_the_capture(void **state)
     const pp_step *s = NULL;
     pp_kernels *k = started();
     step(k, 2, 1000, 1100, NULL, 0);
-    pp_kernels_lost(k, 1);
+    pp_kernels_lost(k, 3);
+    assert_true(pp_kernels_what_is_missing(k).lost == 3 &&
+                pp_kernels_what_is_missing(k).steps == 1);
     assert_int_equal(next(k, &s), PP_PAIRING_STOP);
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     kernel(k, 5000, 5000, 10, 0);
@@ -486,8 +515,11 @@ static void test_impossible_kernels_are_losses(void **state)
 {
     (void)state;
     const pp_step *s = NULL;
-    const pp_kernel bad[] = {{.launched = -1, .start = 5}, {.launched = 5, .start = INT64_MAX}};
-    for (size_t i = 0; i < 2; i++) {
+    const pp_kernel bad[] = {
+        {.launched = -1, .start = 5},
+        {.launched = 5, .start = INT64_MAX},
+        {.launched = 5, .start = 5, .duration = UINT32_MAX, .flags = 31 << PP_KERNEL_LONG_SHIFT}};
+    for (size_t i = 0; i < 3; i++) {
         pp_error err = {0};
         pp_kernels *k = started();
         assert_int_equal(pp_kernels_add(k, &bad[i], &err), 0);
@@ -546,9 +578,67 @@ static void test_what_another_agent_took(void **state)
 static void test_what_comes_late_is_counted(void **state)
 {
     (void)state;
+    const pp_step *s = NULL;
     pp_kernels *k = started();
     kernel(k, 500, 600, 10, 0);
-    assert_int_equal(pp_kernels_late(k), 1);
+    assert_int_equal(pp_kernels_what_is_missing(k).late, 1);
+    pp_kernels_free(k);
+
+    /* Steps that wait may lack others of its stream; one that is whole sets the time line anew. */
+    k = started();
+    step(k, 2, 1000, 2 * LATER, NULL, 0);
+    copy(k, 500, 600, 10, 0, 1);
+    assert_true(pp_kernels_waiting(k));
+    kernel(k, 500, 600, 10, 0);
+    assert_false(pp_kernels_waiting(k));
+    const pp_kernels_missing missing = pp_kernels_what_is_missing(k);
+    assert_true(missing.late == 1 && missing.lost == 0 && missing.steps == 1);
+    step(k, 3, 2 * LATER, 2 * LATER + 100, NULL, 0);
+    step(k, 4, 2 * LATER + 100, 2 * LATER + 200, NULL, 0);
+    kernel(k, 2 * LATER + 50, 2 * LATER + 50, 10, 0);
+    kernel(k, 4 * LATER, 4 * LATER, 1, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(next(k, &s), PP_PAIRING_START);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->number, 4);
+    pp_kernels_free(k);
+}
+
+/* One that is behind is awaited where few wait, until all have shown a later launch; not where many
+ * do. */
+static void test_a_stream_that_is_late(void **state)
+{
+    (void)state;
+    for (int many = 0; many < 2; many++) {
+        const pp_step *s = NULL;
+        pp_kernels *k = started();
+        step(k, 2, LATER * 2, LATER * 2 + 1000, NULL, 0);
+        for (int64_t i = 0; i < (many ? PP_KERNELS_MAX / 4 : 1); i++)
+            kernel(k, LATER * 2 + 1000 + LATER / 5, LATER * 2 + 1000 + LATER / 5, 1, 0);
+        assert_int_equal(next(k, &s), many ? PP_PAIRING_STEP : PP_PAIRING_NONE);
+        kernel(k, LATER * 2 + 500, LATER * 2 + 500, LATER / 5, 0);
+        assert_int_equal(pp_kernels_what_is_missing(k).late, many);
+        kernel(k, LATER * 3 + 1000, LATER * 3 + 1000, 1, 0);
+        assert_int_equal(next(k, &s), many ? PP_PAIRING_STOP : PP_PAIRING_STEP);
+        if (!many)
+            check(s, 0, 0, OTHER, 1000 + LATER, LATER * 2 + 500 + LATER / 5, 1 + LATER / 5);
+        pp_kernels_free(k);
+    }
+}
+
+static void test_streams_that_have_shown_a_later_launch(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    const int64_t end = LATER * 2 + 1000;
+    step(k, 2, LATER * 2, end, NULL, 0);
+    kernel(k, end + LATER / 5, end + LATER / 5, 1, 0);
+    kernel(k, end - 1, 0, 0, PP_KERNEL_COMPLETE | PP_KERNEL_SO_FAR);
+    assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    pp_kernels_lost(k, 0);
+    kernel(k, end, 0, 0, PP_KERNEL_COMPLETE | PP_KERNEL_SO_FAR);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
     pp_kernels_free(k);
 }
 
@@ -569,15 +659,80 @@ static void test_bounds(void **state)
     pp_kernels_free(k);
 }
 
-/* Whatever comes: pieces lie in their step, busy in the piece, and on one stream the gaps and all
- * that is busy are the step. A collective may go on into the next one. */
-static void check_invariants(bool collectives)
+/* What was launched first on a stream that is behind runs last. */
+static void test_a_stream_behind_another(void **state)
 {
-    srand(7);
-    pp_kernels *k = pp_kernels_new();
-    event(k, PP_PAIRING_START, 0);
+    (void)state;
+    const pp_step *s = NULL;
+    pp_kernels *k = started();
+    pp_piece pieces[] = {piece(1, F, 1010, 1100)};
+    step(k, 2, 1000, 1200, pieces, 1);
+    kernel(k, 1020, 6300, 100, 0);
+    kernel(k, 1030, 2300, 4000, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_int_equal(s->count, 1);
+    check(s, 0, 1, F, 1500, 6400, 4100);
+    assert_int_equal(s->gap, 800);
+    pp_kernels_free(k);
+}
+
+enum { IN_A_STEP = 100, LONGEST = 1 << 16 };
+
+typedef struct placed_list {
+    pp_kernels_placed kernels[IN_A_STEP];
+    size_t n;
+} placed_list;
+
+static void on_listed(void *user, const pp_kernels_placed *kernel)
+{
+    placed_list *l = user;
+    assert_true(l->n < IN_A_STEP);
+    l->kernels[l->n++] = *kernel;
+}
+
+/* The ns of a step in which one of these ran: of a layer, or of all. */
+static int64_t union_of(const placed_list *l, const pp_step *s, bool all, uint32_t layer)
+{
+    static bool ran[LONGEST];
+    int64_t sum = 0;
+    const int64_t length = s->end - s->start;
+    assert_true(length < LONGEST);
+    memset(ran, 0, sizeof ran);
+    for (size_t i = 0; i < l->n; i++)
+        for (int64_t at = l->kernels[i].start - s->start; at < l->kernels[i].end - s->start; at++)
+            if (at >= 0 && at < length && (all || l->kernels[i].layer == layer))
+                ran[at] = true;
+    for (int64_t at = 0; at < length; at++)
+        sum += ran[at];
+    return sum;
+}
+
+static void check_step(const pp_step *s, const placed_list *l, int streams, bool collectives)
+{
+    int64_t busy = 0;
+    assert_true(s->end >= s->start && s->gap >= 0 && s->gap <= s->end - s->start);
+    for (size_t i = 0; i < s->count; i++) {
+        const pp_piece *p = &s->pieces[i];
+        assert_true(p->start >= s->start && p->end <= s->end && p->start <= p->end);
+        assert_true(p->busy >= 0 && p->busy <= p->end - p->start);
+        if (p->layer > 0)
+            assert_int_equal(p->busy, union_of(l, s, false, p->layer));
+        busy += p->busy;
+    }
+    if (!collectives)
+        assert_int_equal(s->end - s->start - s->gap, union_of(l, s, true, 0));
+    if (streams == 1)
+        assert_true(busy <= s->end - s->start - s->gap);
+    if (streams == 1 && !collectives)
+        assert_int_equal(busy, s->end - s->start - s->gap);
+}
+
+/* Some 400 steps of up to 20 pieces, with kernels on so many streams in turn. */
+static void launch_at_random(pp_kernels *k, int streams, bool collectives)
+{
     int64_t host = 0;
-    int64_t gpu = 0;
+    int64_t ends[4] = {0};
+    event(k, PP_PAIRING_START, 0);
     for (int64_t number = 1; number < 400; number++) {
         pp_piece pieces[20];
         int64_t begun = host;
@@ -585,11 +740,12 @@ static void check_invariants(bool collectives)
         for (int i = 0; i < n; i++) {
             int64_t start = host;
             for (int j = rand() % 4; j > 0; j--) {
+                int64_t *end = &ends[rand() % streams];
                 host += rand() % 50;
-                gpu = (gpu > host ? gpu : host) + rand() % 30;
+                *end = (*end > host ? *end : host) + rand() % 30;
                 uint32_t duration = (uint32_t)(rand() % 80);
-                kernel(k, host, gpu, duration, rand() % 10 == 0 && collectives);
-                gpu += duration;
+                kernel(k, host, *end, duration, rand() % 10 == 0 && collectives);
+                *end += duration;
             }
             host += rand() % 30;
             pieces[i] = piece((uint32_t)i + 1, rand() % 2 ? F : B, start, host);
@@ -598,25 +754,26 @@ static void check_invariants(bool collectives)
         step(k, number, begun, host, pieces, (size_t)n);
     }
     kernel(k, host + LATER, 0, 0, PP_KERNEL_COMPLETE);
+}
+
+/* Whatever comes: pieces lie in their step, a layer is busy where a kernel of it ran, and on one
+ * stream the gaps and all that is busy are the step. A collective may go on into the next one. */
+static void check_invariants(int streams, bool collectives)
+{
     const pp_step *s = NULL;
-    int64_t end = -1;
+    placed_list l = {.n = 0};
+    pp_kernels *k = pp_kernels_new();
+    srand(7);
+    pp_kernels_watch(k, on_listed, &l);
+    launch_at_random(k, streams, collectives);
     assert_int_equal(next(k, &s), PP_PAIRING_START);
-    end = s->end;
+    int64_t end = s->end;
     for (int steps = 2; steps < 400; steps++) {
+        l.n = 0;
         assert_int_equal(next(k, &s), PP_PAIRING_STEP);
         assert_int_equal(s->start, end);
-        assert_true(s->end >= s->start && s->gap >= 0 && s->gap <= s->end - s->start);
+        check_step(s, &l, streams, collectives);
         end = s->end;
-        int64_t busy = 0;
-        for (size_t i = 0; i < s->count; i++) {
-            const pp_piece *p = &s->pieces[i];
-            assert_true(p->start >= s->start && p->end <= s->end && p->start <= p->end);
-            assert_true(p->busy >= 0 && p->busy <= p->end - p->start);
-            busy += p->busy;
-        }
-        assert_true(busy <= s->end - s->start - s->gap);
-        if (!collectives)
-            assert_int_equal(busy, s->end - s->start - s->gap);
     }
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
     pp_kernels_free(k);
@@ -625,8 +782,10 @@ static void check_invariants(bool collectives)
 static void test_invariants(void **state)
 {
     (void)state;
-    check_invariants(false);
-    check_invariants(true);
+    for (int streams = 1; streams <= 4; streams++) {
+        check_invariants(streams, false);
+        check_invariants(streams, true);
+    }
 }
 
 /* Graph 7 of region 1: triton_a of layer 2, a product of 3, triton_b of the region's, triton_a
@@ -782,11 +941,13 @@ int main(void)
         cmocka_unit_test(test_the_host_behind_the_gpu),
         cmocka_unit_test(test_where_each_kernel_is),
         cmocka_unit_test(test_copies_are_no_kernels),
+        cmocka_unit_test(test_long_kernels_and_copies),
         cmocka_unit_test(test_collectives_run_beside),
         cmocka_unit_test(test_layers_inside_of_a_region),
         cmocka_unit_test(test_a_gpu_that_waits_in_a_region),
         cmocka_unit_test(test_runs_that_do_not_fit_and_replays),
         cmocka_unit_test(test_two_threads_and_streams),
+        cmocka_unit_test(test_a_stream_behind_another),
         cmocka_unit_test(test_layers_of_two_gpus),
         cmocka_unit_test(test_threads_at_once),
         cmocka_unit_test(test_a_gpu_that_comes_later),
@@ -796,6 +957,8 @@ int main(void)
         cmocka_unit_test(test_the_end_of_the_process),
         cmocka_unit_test(test_what_another_agent_took),
         cmocka_unit_test(test_what_comes_late_is_counted),
+        cmocka_unit_test(test_a_stream_that_is_late),
+        cmocka_unit_test(test_streams_that_have_shown_a_later_launch),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_invariants),
     };

@@ -46,6 +46,7 @@ static int tear_down(void **state)
 typedef struct emitted {
     int64_t marks; /* of the hook's cost */
     int64_t steps[4], waits[4];
+    pp_wire_left_out left_out;
     bool further[4];
 } emitted;
 
@@ -58,6 +59,8 @@ static void gather(void *user, pp_wire_batch *batch, int64_t events, const pp_pl
     assert_in_range(id, 0, 3);
     e->steps[id] += (int64_t)batch->step_count;
     e->waits[id] += (int64_t)batch->waits.count;
+    e->left_out.lost += batch->left_out.lost;
+    e->left_out.steps += batch->left_out.steps;
     e->further[id] = batch->process.further;
     e->marks += batch->cost.marks;
     if (batch->cost.marks || batch->waits.count)
@@ -106,8 +109,9 @@ static void push_capture(int64_t first, unsigned gpus)
     for (int64_t step = first; step < first + 10; step++)
         push_step(step, gpus);
     mark(PP_MARK_STOP, (first + 10) * STEP, 0, first + 9);
-    pp_ring_push_kernel(
-        &(pp_kernel){.launched = (first + 10) * STEP + 1, .start = 0, .flags = PP_KERNEL_COMPLETE});
+    pp_ring_push_kernel(&(pp_kernel){.launched = (first + 10) * STEP + 1,
+                                     .start = (int64_t)pp_ring_kernels_lost(),
+                                     .flags = PP_KERNEL_COMPLETE});
 }
 
 static void poll_at(pp_process *p, pp_agent_pod *pod, int64_t now)
@@ -174,6 +178,43 @@ static void test_numbers_outlive_the_agent(void **state)
     pp_process_free(p);
 }
 
+/* Once: with the next batch of the process or, where there is none, with one of its own; an agent
+ * after it does not tell them again. */
+static void test_lost_kernels_are_told(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_process *p = opened();
+    push_capture(10, 1);
+    poll_at(p, &pod, 30 * STEP);
+    assert_true(all.steps[0] > 0 && all.left_out.lost == 0 && all.left_out.steps == 0);
+    mark(PP_MARK_START, 40 * STEP, 0, 39);
+    for (int64_t step = 40; step < 45; step++)
+        push_step(step, 1);
+    pp_ring_lose_kernels(7);
+    poll_at(p, &pod, 46 * STEP);
+    assert_int_equal(all.left_out.lost, 0);
+    pp_process_finish(p, &pod);
+    assert_true(all.left_out.lost == 7 && all.left_out.steps == 5);
+    pp_process_free(p);
+
+    p = opened();
+    all = (emitted){0};
+    mark(PP_MARK_STOP, 50 * STEP, 0, 45);
+    poll_at(p, &pod, 60 * STEP);
+    push_capture(70, 1);
+    poll_at(p, &pod, 90 * STEP);
+    assert_true(all.steps[0] > 0 && all.left_out.lost == 0 && all.left_out.steps == 0);
+    pp_ring_lose_kernels(2);
+    push_capture(100, 1);
+    poll_at(p, &pod, 120 * STEP);
+    push_capture(130, 1);
+    poll_at(p, &pod, 150 * STEP);
+    assert_true(all.left_out.lost == 2 && all.left_out.steps == 10);
+    pp_process_free(p);
+}
+
 static void test_a_refusal_is_taken_back(void **state)
 {
     (void)state;
@@ -201,6 +242,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_the_process_is_told_without_its_first_gpu,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_numbers_outlive_the_agent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lost_kernels_are_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_refusal_is_taken_back, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,10 +55,9 @@ bool pp_copy_read(const uint8_t *r, int kind, pp_kernel *ret, uint32_t *ret_corr
     if (ret->start <= 0 || end < ret->start || device >= PP_RING_DEVICES ||
         (kind != PP_CUPTI_MEMSET && of == HOST_TO_HOST))
         return false;
-    const int64_t ns = end - ret->start;
-    ret->duration = (uint32_t)(ns > UINT32_MAX ? UINT32_MAX : ns);
     ret->flags = PP_KERNEL_COPY | (uint32_t)type << PP_KERNEL_COPY_SHIFT |
                  (uint32_t)memory_of(r, type) << PP_KERNEL_MEMORY_SHIFT |
                  device << PP_KERNEL_DEVICE_SHIFT;
+    pp_kernel_set_duration(ret, end - ret->start);
     return true;
 }

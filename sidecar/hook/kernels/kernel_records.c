@@ -17,12 +17,12 @@ enum {
     STREAMS = 32,      /* that are told apart */
 };
 
-/* ns of launches after the capture that show it is all there, whatever streams there are; and where
- * each stream has shown one: a stream's kernels run one after the other. */
-#define SETTLED INT64_C(200000000)
+/* ns of launches after the capture that show it is all there where each stream has shown one: a
+ * stream's kernels run one after the other; and for which a stream that has not is waited for. */
 #define SETTLED_STREAMS INT64_C(20000000)
-/* ns of launches after which one's own is known, or never: the agent lets steps go after 200 ms of
- * them. */
+#define SETTLED INT64_C(200000000)
+/* ns of launches after which one's own is known, or never: the agent keeps steps for 200 ms of
+ * them at least. */
 #define LAUNCH_WAIT INT64_C(100000000)
 /* ns of launches between two looks for those of the kernels that wait. */
 #define LOOK_EVERY INT64_C(20000000)
@@ -76,6 +76,8 @@ static unsigned flushes;      /* that have begun */
 static int64_t newest;        /* the latest launch that was seen */
 static int64_t found_at;      /* what that was when those that wait were last looked through */
 static int64_t news_at;       /* when a record came last */
+static int64_t told_so_far;   /* up to when the agent knows that all is here */
+static int64_t given_up;      /* what was launched later is no loss; 0: all that has no end is */
 
 /* ---- what has run, by what was launched since ---- */
 
@@ -145,6 +147,30 @@ static bool streams_passed(int64_t end)
         if (streams[i].newest <= end)
             return false;
     return true;
+}
+
+/* Up to when all that was launched is written, as far as streams show; INT64_MIN: they do not. */
+static int64_t passed_until(void)
+{
+    int64_t until = newest - SETTLED_STREAMS;
+    if (stream_count == 0 || stream_count > STREAMS)
+        return INT64_MIN;
+    for (size_t i = 0; i < waiting_count; i++)
+        if (!is_copy(&waiting[i].kernel))
+            return INT64_MIN; /* it may be of any time */
+    for (size_t i = 0; i < stream_count; i++)
+        until = streams[i].newest < until ? streams[i].newest : until;
+    return until;
+}
+
+static void tell_so_far(void)
+{
+    const int64_t until = passed_until();
+    if (until <= told_so_far)
+        return;
+    told_so_far = until;
+    pp_ring_push_kernel(
+        &(pp_kernel){.launched = until, .flags = PP_KERNEL_COMPLETE | PP_KERNEL_SO_FAR});
 }
 
 /* One says nothing of kernels: it shows neither which are here, nor whether the GPU is behind. */
@@ -224,6 +250,7 @@ static void lose(const pending *p)
     }
     pp_ring_lose_kernels(1);
     see_launch(p->kernel.start - SILENCE); /* else nothing would show that time goes on */
+    see_stream(p->stream, p->kernel.start - SILENCE);
     pp_launches_lost_kernel();
 }
 
@@ -235,8 +262,8 @@ static void give_up_late(void)
     int64_t late = pp_now() - SILENCE;
     for (size_t i = 0; i < waiting_count; i++) {
         const pending *p = &waiting[i];
-        bool long_ago =
-            newest > p->since + LAUNCH_WAIT || p->kernel.start + p->kernel.duration < late;
+        bool long_ago = newest > p->since + LAUNCH_WAIT ||
+                        p->kernel.start + pp_kernel_duration(&p->kernel) < late;
         if (long_ago && p->flushes != flushes)
             lose(p);
         else
@@ -300,15 +327,32 @@ static uint64_t shape_of(const uint8_t *r)
     return shape;
 }
 
+/* Of a record without an end. */
+static bool is_loss(const uint8_t *r)
+{
+    pp_kernel k = {0};
+    const int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
+    if (given_up == 0)
+        return true;
+    if (pp_kernels_by_calls())
+        return find_launch(read_u32(r + AT_CORRELATION), &k) && k.launched <= given_up;
+    return queued > 0 && queued + offset <= given_up;
+}
+
 static void take_kernel(const uint8_t *r)
 {
     int64_t begin = (int64_t)read_u64(r + AT_START);
     int64_t end = (int64_t)read_u64(r + AT_END);
     const uint32_t device = read_u32(r + AT_DEVICE);
     pp_kernel k = {0};
+    const bool ended = begin > 0 && end >= begin;
+    if (!ended)
+        see_stream(read_u64(r + AT_CONTEXT), 1); /* to be waited for in the next capture */
+    if (!ended && !is_loss(r))
+        return;
     set_launch(r, &k);
     bool known = k.launched > 0;
-    if (begin <= 0 || end < begin || k.launched < 0 || (!known && waiting_count == PENDING) ||
+    if (!ended || k.launched < 0 || (!known && waiting_count == PENDING) ||
         device >= PP_RING_DEVICES) {
         pp_ring_lose_kernels(1); /* or it did not run to its end */
         return;
@@ -317,9 +361,9 @@ static void take_kernel(const uint8_t *r)
     memcpy(&name, r + AT_NAME, sizeof name);
     pp_launches_saw_device(device);
     k.start = begin + offset;
-    k.duration = (uint32_t)(end - begin > UINT32_MAX ? UINT32_MAX : end - begin);
     k.flags |= (is_collective(name) ? PP_KERNEL_COLLECTIVE : 0) | device << PP_KERNEL_DEVICE_SHIFT |
                pp_names_number(name) << PP_KERNEL_NAME_SHIFT;
+    pp_kernel_set_duration(&k, end - begin);
     k.shape = shape_of(r);
     uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
@@ -388,7 +432,7 @@ void pp_records_begin(int64_t to_marks)
     forget_streams();
     memset(launches, 0, sizeof launches);
     atomic_store(&count, 0);
-    newest = news_at = found_at = pp_now();
+    newest = news_at = found_at = told_so_far = pp_now();
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -406,11 +450,23 @@ pp_records_news pp_records_await(int64_t end)
     (void)pthread_mutex_lock(&lock);
     emit_found();
     give_up_late();
+    tell_so_far();
     int64_t now = pp_now();
-    bool here = streams_passed(end) || newest > end + SETTLED;
+    const bool here = streams_passed(end);
+    const bool settled = newest > end + SETTLED;
     bool silent = now - (news_at > end ? news_at : end) > SILENCE || now > end + LATEST;
     (void)pthread_mutex_unlock(&lock);
-    return here ? PP_RECORDS_ALL_HERE : silent ? PP_RECORDS_SILENT : PP_RECORDS_AWAITED;
+    return here      ? PP_RECORDS_ALL_HERE
+           : settled ? PP_RECORDS_SETTLED
+           : silent  ? PP_RECORDS_SILENT
+                     : PP_RECORDS_AWAITED;
+}
+
+void pp_records_give_up(int64_t end)
+{
+    (void)pthread_mutex_lock(&lock);
+    given_up = end;
+    (void)pthread_mutex_unlock(&lock);
 }
 
 void pp_records_complete(int64_t end)
@@ -418,6 +474,7 @@ void pp_records_complete(int64_t end)
     (void)pthread_mutex_lock(&lock);
     emit_found();
     give_up_all(end);
+    given_up = 0;
     pp_ring_push_kernel(&(pp_kernel){.launched = pp_now(),
                                      .start = (int64_t)pp_ring_kernels_lost(),
                                      .flags = PP_KERNEL_COMPLETE});

@@ -336,8 +336,11 @@ int64_t pp_kernels_poll(bool last)
     } else if (came != PP_RECORDS_AWAITED &&
                atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING)) {
         disable();
-        /* Where it is silent, those that still run are lost, and told as that. */
-        (void)pp_cupti.flush(came == PP_RECORDS_SILENT);
+        /* Where a stream is behind, or all is silent, those that still run are lost, and told as
+         * that. */
+        if (came == PP_RECORDS_SETTLED)
+            pp_records_give_up(atomic_load(&ended_at));
+        (void)pp_cupti.flush(came != PP_RECORDS_ALL_HERE);
         pp_records_complete(atomic_load(&ended_at));
         detach();
         atomic_store(&state, OUT);

@@ -114,9 +114,13 @@ void pp_records_flush(bool lost);
 typedef enum pp_records_news {
     PP_RECORDS_AWAITED,
     PP_RECORDS_ALL_HERE,
-    PP_RECORDS_SILENT
+    PP_RECORDS_SETTLED, /**< few may: launches have gone on for long, but not on every stream */
+    PP_RECORDS_SILENT,
 } pp_records_news;
 pp_records_news pp_records_await(int64_t end);
+/** What comes next without an end still runs, and is given up: a loss where it is known to be of
+ * the capture that ended by then, until pp_records_complete(). */
+void pp_records_give_up(int64_t end);
 /** All that was launched until now is written, or never will be. `end`: of the capture. */
 void pp_records_complete(int64_t end);
 /** Kernels and copies since pp_records_begin(). */
