@@ -298,6 +298,8 @@ def beside(training):
     global stranger
     stranger = Stranger()
     captures(training)
+    kernels_told = faults.ring()["kernel_head"]  # on a slow machine captures may hold hardly a step
+    training.until(lambda: faults.ring()["kernel_head"] > kernels_told + 300)
 
 
 def current(gpu):
