@@ -197,7 +197,9 @@ def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected
     told, batches = trained(probe, case, cupti, copied=case != "untold", environment=ASKED)
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
-    assert captures_of(told["calls"])[:len(begun)] == begun
+    # What comes last of a capture is asked for by force where a stream is behind, as one may be on a busy machine.
+    calls = ["flush" if call == "flush-all" else call for call in captures_of(told["calls"])]
+    assert calls[:len(begun)] == begun
 
 
 def test_layers_on_two_gpus(probe):
