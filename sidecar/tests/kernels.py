@@ -293,13 +293,18 @@ def unseen(training):
     captures(training)
 
 
+def go_on(training):
+    """On a slow machine captures may hold hardly a step."""
+    kernels_told = faults.ring()["kernel_head"]
+    training.until(lambda: faults.ring()["kernel_head"] > kernels_told + 300)
+
+
 def beside(training):
     """Another thread launches a kernel while a layer's forward is open."""
     global stranger
     stranger = Stranger()
     captures(training)
-    kernels_told = faults.ring()["kernel_head"]  # on a slow machine captures may hold hardly a step
-    training.until(lambda: faults.ring()["kernel_head"] > kernels_told + 300)
+    go_on(training)
 
 
 def current(gpu):
@@ -331,6 +336,7 @@ def beside_waiting(training):
     global stranger
     stranger = Waiter()
     waiting(training)
+    go_on(training)
 
 
 def untimed(training):
@@ -357,6 +363,7 @@ def taught(training):
     global teacher
     teacher = Teacher()
     waiting(training)
+    go_on(training)
 
 
 def lagging(training):
