@@ -6,7 +6,10 @@
 
 #include <math.h>
 
-enum { ONLY_LISTED = 20, FEW_CAPTURES = 3 }; /* names of layers that one training alone has */
+enum {
+    ONLY_LISTED = 20, /* names of layers that one training alone has */
+    FEW_CAPTURES = 3, /* tell little of how captures differ */
+};
 
 static const char *heading_of(const pp_compared *v)
 {

@@ -15,8 +15,8 @@
  *
  * Steps are handed out where it is known that their kernels are all here, or the training has
  * launched for long after them: for 5 s where few wait and a stream is behind. A kernel that comes
- * later still shows
- * that those which wait may lack others of its stream: they are dropped as after a loss.
+ * later still shows that those which wait may lack others of its stream: they are dropped as after
+ * a loss.
  *
  * Copies and fills are no kernels: they have a place by their launch, and move no piece, busy time
  * or gap. One that comes after its step was told counts nowhere.
