@@ -24,6 +24,8 @@ import tempfile
 import busy
 import errors
 import lab
+import whole_samples
+import windows
 
 PEAK = ".avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
@@ -244,6 +246,18 @@ def alike(rows, runs):
     return {key for key, (recorded, measured) in times.items() if abs(measured / recorded - 1) < 0.05}
 
 
+def print_samples(folder, rows, runs, told, model):
+    """What samples that lie in the rows' kernels were read at, against ncu's kernels and against what was told."""
+    longer, clock = ncu_is_longer(rows, runs), idle_clock(runs)
+    run_of = {name: run for run, names in zip(runs, PASSES) for name in names}
+
+    def ncu(i, name):
+        kernel, us = run_of[name][i], rows[i][1]
+        return kernel and percent(kernel, name, "Sampling") * of_record(kernel, name, us, longer, clock)
+
+    whole_samples.print_figures(windows.of_run(folder / "results"), METRICS, rows, told, ncu, model)
+
+
 def print_step(folder, results, runs, model, method):
     """A step's activity, us of all: as sampled, by ncu's range of one step, and the sum of ncu's kernels.
 
@@ -281,6 +295,8 @@ def evaluate(args, folder):
             values = told.get((layer, phase), {})
             lab.figure("a row", row["us"], "us", model=args.model, row=f"{layer} {phase}",
                        **{name: [row[name], *values.get(name, ())] for name in METRICS})
+    if args.method == "Sampling":
+        print_samples(folder, rows, runs, told, args.model)
     page = []
     for kind in CLASSES[args.method]:
         errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, runs))

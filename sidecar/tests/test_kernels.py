@@ -16,6 +16,7 @@ CUDA, CUPTI, OLD_CUPTI = [str(DOUBLES / name) for name in ("cuda/libcuda.so.1", 
 COMMUNICATION, OTHER = 6, 7
 COPY_TYPES, MEMORIES = ("h2d", "d2h", "d2d", "p2p", "fill", "other"), ("", "pageable", "pinned")
 UUIDS = ["GPU-00112233-4455-6677-8899-aabbccddeeff", "GPU-00112233-4455-6677-8899-aabbccddeef0"]
+KEPT_STEPS = 500  # whose pieces are so many that the agent waits no longer for a stream that is behind
 GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
 ATTACHED, LEFT = ["subscribe", "register"], ["flush", "domain", "finalize"]
@@ -28,9 +29,10 @@ ASKED = {"PRECISIONPROBE_COPIES": "1"}
 LONG = {"overheadBudgetPercent": 2, "stretch": {"seconds": 0.6}}
 
 
-def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=False):
+def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None, copied=False, late=False):
     """A case of kernels.py under the agent: what it tells and the batches. Its losses are those of a plain run. `fine`
-    is for the hook alone, `settings` for the agent too; `copied`: copies are asked for, and told."""
+    is for the hook alone, `settings` for the agent too; `copied`: copies are asked for, and told; `late`: kernels may come
+    after their steps were told."""
     probe.configure(**{"overheadBudgetPercent": 1, "stretch": {"seconds": 0.2}, "timeline": {"steps": 1000}, **(settings or {})})
     agent = probe.start("--dump")
     control = probe.ring / "control.json"
@@ -40,7 +42,7 @@ def trained(probe, case, cupti=CUPTI, environment=None, fine=None, settings=None
                    **(environment or {})}
     result = run(PYTHON, KERNELS, case, CUDA, cupti, environment=environment)
     probe.finish()
-    assert "kernels came after" not in probe.log.read_text()
+    assert late or "kernels came after" not in probe.log.read_text()
     alone = plain(PYTHON, KERNELS, "plain", CUDA, cupti)
     told = json.loads(result.stdout.splitlines()[-1])
     assert len(result.stdout.splitlines()) == 1 and result.stderr == alone.stderr
@@ -84,8 +86,7 @@ def check(told, batches):
         steps = batch["steps"]
         assert steps["number"] and set(found) == set(undelta(steps["number"]))
         for number, duration, gap in zip(undelta(steps["number"]), steps["duration"], steps["gap"]):
-            if told["late"]:  # collectives run beside what comes after them, and count where nothing else runs
-                assert ("", COMMUNICATION) in found[number], number
+            if told["late"]:  # collectives run beside what comes after them, and count where nothing else runs, if anywhere
                 found[number]["", COMMUNICATION] = expected["", COMMUNICATION]
             else:
                 assert sum(expected.values()) + gap == duration and gap > 0
@@ -107,7 +108,12 @@ def check_names(told, batches):
     launched = collections.Counter()
     for layer, phase, _, calls in told["step"]:
         launched[layer, phase, COLLECTIVE if phase == COMMUNICATION else GEMM] = calls * steps
-    if told["late"] or steps == 0:
+    if steps == 0:
+        return
+    if told["late"]:  # every step's collective, and those that are late
+        collective = "", COMMUNICATION, COLLECTIVE
+        came_late = left_out(batches)["late"]
+        assert count.pop(collective, 0) + came_late >= launched.pop(collective) and count == launched
         return
     assert count == launched
     assert {(layer, phase): value for (layer, phase, _), value in ns.items()} == {
@@ -345,11 +351,14 @@ def test_a_stream_that_is_behind(probe):
 
 
 def test_a_stream_that_is_far_behind(probe):
-    """A collective still runs as CUPTI is left: it is lost, and no step is told without it."""
-    told, batches = trained(probe, "behind")
+    """A collective still runs as CUPTI is left: it is lost, and no step is told without it. Where the capture goes on, more
+    steps may wait for it than the agent keeps: then it is late."""
+    told, batches = trained(probe, "behind", late=True)
     missing = left_out(batches)
-    assert 0 < missing["lost"] <= told["ring"]["kernels_lost"] and missing["steps"] > 0 and missing["late"] == 0
-    assert len(numbers(batches)) >= 3 and "kernels were lost" in probe.log.read_text()
+    assert missing["lost"] <= told["ring"]["kernels_lost"] and missing["lost"] + missing["late"] > 0 and missing["steps"] > 0
+    assert missing["late"] == 0 or missing["steps"] + len(numbers(batches)) > KEPT_STEPS
+    log = probe.log.read_text()
+    assert len(numbers(batches)) >= 3 and "kernels were lost" in log or "kernels came after" in log
 
 
 def test_kernels_and_copies_of_seconds(probe):
