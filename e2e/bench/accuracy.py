@@ -246,8 +246,8 @@ def alike(rows, runs):
     return {key for key, (recorded, measured) in times.items() if abs(measured / recorded - 1) < 0.05}
 
 
-def print_samples(folder, rows, runs, told, model):
-    """What samples that lie in the rows' kernels were read at, against ncu's kernels and against what was told."""
+def print_samples(folder, rows, runs, model):
+    """What samples that lie in kernels were read at, against ncu's kernels."""
     longer, clock = ncu_is_longer(rows, runs), idle_clock(runs)
     run_of = {name: run for run, names in zip(runs, PASSES) for name in names}
 
@@ -255,7 +255,7 @@ def print_samples(folder, rows, runs, told, model):
         kernel, us = run_of[name][i], rows[i][1]
         return kernel and percent(kernel, name, "Sampling") * of_record(kernel, name, us, longer, clock)
 
-    whole_samples.print_figures(windows.of_run(folder / "results"), METRICS, rows, told, ncu, model)
+    whole_samples.print_figures(windows.of_run(folder / "results"), METRICS, rows, ncu, model)
 
 
 def print_step(folder, results, runs, model, method):
@@ -296,7 +296,7 @@ def evaluate(args, folder):
             lab.figure("a row", row["us"], "us", model=args.model, row=f"{layer} {phase}",
                        **{name: [row[name], *values.get(name, ())] for name in METRICS})
     if args.method == "Sampling":
-        print_samples(folder, rows, runs, told, args.model)
+        print_samples(folder, rows, runs, args.model)
     page = []
     for kind in CLASSES[args.method]:
         errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, runs))

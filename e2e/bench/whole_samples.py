@@ -1,10 +1,12 @@
-"""Samples that lie in rows' kernels, as they were read: neither ours nor ncu's say of them what they hold.
+"""Samples that lie in kernels, as they were read, against what Nsight Compute says of these kernels.
 
-No estimate is made of them: a sample is the mean of its time, and what a row is told at, or a kernel by ncu, predicts it by
-how much of it each fills. Where ncu's kernels are other runs than the training's, ncu's prediction misses and ours does not.
+No estimate is made of them: a sample is the mean of its time, and what ncu says of a kernel predicts it by how much of it
+the kernel fills. That tells what is ncu's, which runs each kernel alone, from what is ours. Samples with longer gaps say
+nothing of it: copies and fills without a record run there.
 """
 import bisect
 import collections
+import math
 import statistics
 
 import lab
@@ -12,6 +14,7 @@ import windows
 
 FEW = 20  # samples of a row: fewer say nothing
 EXACT = 800_000_000  # ns of a capture in which the samples' clock, which is up to 4 ppm faster or slower, goes off by 3 us at most
+GAP = 3_500  # ns between kernels: in a longer time something without a record may have run
 OVERLAP = 0.01  # of a sample in which two kernels run: it says nothing of either
 
 
@@ -41,23 +44,29 @@ def within(kernels, samples):
             if share <= 0:
                 break
             parts.append((i, share))
-        if parts and sum(share for _, share in parts) < 1 + OVERLAP:
+        if parts and sum(share for _, share in parts) < 1 + OVERLAP and is_filled(sample, kernels, parts):
             found.append((sample, parts))
     return found
 
 
-def predicted(sample, parts, rows, told, ncu, place, name):
-    """(the sample's value, by ours, by ncu's), in percent; None where a kernel in it has no value."""
-    ours = [(told.get(tuple(rows[i][2:4]), {}).get(name), share) for i, share in parts]
-    theirs = [(ncu(i, name), share) for i, share in parts]
-    if any(value is None for value, _ in (*ours, *theirs)):
-        return None
-    return (100 * sample.values[place], sum(value[0] * share for value, share in ours),
-            sum(value * share for value, share in theirs))
+def is_filled(sample, kernels, parts):
+    """Whether kernels leave no long time of it."""
+    at = sample.start
+    for i, _ in reversed(parts):
+        if kernels[i].start > at + GAP:
+            return False
+        at = max(at, kernels[i].end)
+    return at > sample.end - GAP
 
 
-def sums(kept, metrics, rows, told, ncu):
-    """{metric: {row: [(read, ours, ncu's)]}}: samples by the row that fills most of each."""
+def predicted(parts, ncu, name):
+    """A sample's value by ncu's kernels, percent; None where it has not seen one of them."""
+    values = [(ncu(i, name), share) for i, share in parts]
+    return None if any(value is None for value, _ in values) else sum(value * share for value, share in values)
+
+
+def sums(kept, metrics, rows, ncu):
+    """{metric: {row: [(read, ncu's)]}}: samples by the row that fills most of each."""
     found = {name: collections.defaultdict(list) for name in metrics}
     for window in kept:
         for kernels in steps_of(window, rows):
@@ -69,21 +78,19 @@ def sums(kept, metrics, rows, told, ncu):
                     filled[tuple(rows[i][2:4])] += share
                 row = filled.most_common(1)[0][0]
                 for name in metrics:
-                    three = predicted(sample, parts, rows, told, ncu, windows.METRICS.index(name), name)
-                    if three and three[0] == three[0]:
-                        found[name][row].append(three)
+                    read, ncus = 100 * sample.values[windows.METRICS.index(name)], predicted(parts, ncu, name)
+                    if ncus is not None and math.isfinite(read):
+                        found[name][row].append((read, ncus))
     return found
 
 
-def print_figures(kept, metrics, rows, told, ncu, model):
-    """A figure for each metric: by how much ncu's kernels miss what was read, row by row, and by how much what was told."""
-    for name, of_rows in sums(kept, metrics, rows, told, ncu).items():
-        found = [(len(threes), *(statistics.fmean(column) for column in zip(*threes)))
-                 for threes in of_rows.values() if len(threes) >= FEW]
+def print_figures(kept, metrics, rows, ncu, model):
+    """A figure for each metric: by how much ncu's kernels miss what was read, row by row."""
+    for name, of_rows in sums(kept, metrics, rows, ncu).items():
+        found = [(len(pairs), *(statistics.fmean(column) for column in zip(*pairs)))
+                 for pairs in of_rows.values() if len(pairs) >= FEW]
         samples = sum(count for count, *_ in found)
-        if not samples:
-            continue
-        lab.figure(f"{name} of whole samples by ncu's kernels", sum(n * abs(ncus - read) for n, read, _, ncus in found) / samples,
-                   "points off", peer=sum(n * abs(ours - read) for n, read, ours, _ in found) / samples,
-                   read=sum(n * read for n, read, *_ in found) / samples, told=sum(n * ours for n, _, ours, _ in found) / samples,
-                   ncus=sum(n * ncus for n, *_, ncus in found) / samples, samples=samples, rows=len(found), model=model)
+        if samples:
+            lab.figure(f"{name} of whole samples by ncu's kernels", sum(n * abs(ncus - read) for n, read, ncus in found) / samples,
+                       "points off", read=sum(n * read for n, read, _ in found) / samples,
+                       ncus=sum(n * ncus for n, _, ncus in found) / samples, samples=samples, rows=len(found), model=model)

@@ -30,7 +30,7 @@
 #define LEAST_EXPLAINED 0.8
 #define MAX_ITEMS_Z 3.0
 
-enum { ROUNDS = 8, PROBES = 8 };
+enum { ROUNDS = 8, GAP_ROUNDS = 6, PROBES = 8 };
 /* Widths and noise that change by less are found. */
 #define SETTLED 0.02
 
@@ -246,14 +246,10 @@ static int factor_and_solve(solving *s, int m, pp_error *err)
     return 0;
 }
 
-static int fit(solving *s, int m, pp_error *err)
+/* Noise and the prior's widths, in turn. */
+static int settle(solving *s, int m, pp_error *err)
 {
-    const pp_sampling_whole *w = &s->whole;
-    const double windows = w->with[m];
-    double mean = w->y[m] / windows;
-    s->noise = fmax(1e-8, (w->yy[m] / windows - mean * mean) / 10);
-    find_shares(s, m);
-    begin_prior(s, m);
+    const double windows = s->whole.with[m];
     double change = 1;
     for (int round = 0; round < ROUNDS && change > SETTLED; round++) {
         const double before = s->noise;
@@ -267,7 +263,35 @@ static int fit(solving *s, int m, pp_error *err)
         if (has(s, PP_SAMPLING_SCALE))
             change = fmax(change, pp_prior_rescale(s->prior, s->theta, of));
     }
-    if (factor_and_solve(s, m, err) < 0) /* with what was found last */
+    return factor_and_solve(s, m, err); /* with what was found last */
+}
+
+/* *ret: whether gaps are not what they were held for. One that is takes from its neighbours what it
+ * has, and may show others. */
+static int find_work(solving *s, int m, bool *ret, pp_error *err)
+{
+    *ret = false;
+    for (int round = 0; round < GAP_ROUNDS; round++) {
+        if (pp_prior_find_work(s->prior, &s->matrix, s->noise, s->theta, s->z) == 0)
+            return 0;
+        *ret = true;
+        if (factor_and_solve(s, m, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int fit(solving *s, int m, pp_error *err)
+{
+    const pp_sampling_whole *w = &s->whole;
+    const double mean = w->y[m] / w->with[m];
+    bool found = false;
+    s->noise = fmax(1e-8, (w->yy[m] / w->with[m] - mean * mean) / 10);
+    find_shares(s, m);
+    begin_prior(s, m);
+    if (settle(s, m, err) < 0 ||
+        (m != PP_SAMPLING_CLOCK && has(s, PP_SAMPLING_WORK) && find_work(s, m, &found, err) < 0) ||
+        (found && settle(s, m, err) < 0))
         return -1;
     (void)find_rest(s, m);
     return 0;

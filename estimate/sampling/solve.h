@@ -77,6 +77,7 @@ typedef enum pp_sampling_solution_part {
     PP_SAMPLING_BETWEEN = 1 << 4, /**< captures, in standard errors */
     PP_SAMPLING_LAG = 1 << 5,     /**< the lag, in standard errors */
     PP_SAMPLING_ALIKE = 1 << 6,   /**< kernels of a name and shape are like each other */
+    PP_SAMPLING_WORK = 1 << 7,    /**< gaps in which something without a record ran are found */
 } pp_sampling_solution_part;
 
 /**

@@ -135,6 +135,12 @@ void pp_prior_product(const pp_sampling_prior *prior, const double *x, const dou
 double pp_prior_rescale(pp_sampling_prior *prior, const double *x,
                         const double decided[PP_PRIOR_CLASSES]);
 
+/** Gaps in which samples surely see something, as a copy without a record leaves them, are as
+ * samples say from here on. `matrix`: factored, with the prior, and `x` its solution; `z`: room for
+ * as many values. Returns how many were found. */
+size_t pp_prior_find_work(pp_sampling_prior *prior, const pp_arrow *matrix, double noise,
+                          const double *x, double *z);
+
 /** What an item's mean may be off by: variances, each from its cause. */
 typedef struct pp_sampling_causes {
     double mean;

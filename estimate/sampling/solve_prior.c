@@ -12,6 +12,11 @@
 #define COURSE 0.3 /* the same of kernels whose mean others tell: it rises, and runs out */
 #define SHORT_GAP 0.01
 #define SHORT_GAP_NS 3500.0
+/* A gap in which something without a record ran is as samples say. They say so surely where what
+ * they alone hold it for lies so many of its standard errors above what gaps are. */
+#define WORKED 0.5
+#define WORKED_SURELY 4.0
+#define LOOKED_AT 0.2 /* widths: a gap nearer to what gaps are is not looked at */
 /* Kernels that are alike differ by so much at first: what samples tell takes its place. */
 #define ALIKE 0.02
 
@@ -456,6 +461,41 @@ void pp_prior_product(const pp_sampling_prior *p, const double *x, const double 
         const term *of = &p->terms[t];
         ret[of->class] += precision_of(p, of) * value_of(p, of, x) * value_of(p, of, y);
     }
+}
+
+static bool may_have_worked(const term *t, double value)
+{
+    return t->kind == LONG_GAP && t->width < WORKED && value - t->mean > LOOKED_AT * t->width;
+}
+
+/* What samples alone say of a column is what all say without its term: both are Gaussian. */
+static bool has_worked(const term *t, double value, double variance)
+{
+    const double own = 1 / (t->width * t->width), theirs = 1 / variance - own;
+    if (theirs <= 0)
+        return false;
+    const double alone = (value / variance - t->mean * own) / theirs;
+    return (alone - t->mean) * sqrt(theirs) > WORKED_SURELY;
+}
+
+size_t pp_prior_find_work(pp_sampling_prior *p, const pp_arrow *matrix, double noise,
+                          const double *x, double *z)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < p->n_terms; i++) {
+        term *t = &p->terms[i];
+        const uint32_t column = p->factors[t->first].column;
+        if (!may_have_worked(t, x[column]))
+            continue;
+        memset(z, 0, pp_prior_size(p) * sizeof *z);
+        z[column] = 1;
+        pp_arrow_solve(matrix, z);
+        if (has_worked(t, x[column], noise * z[column])) {
+            t->width = WORKED;
+            found++;
+        }
+    }
+    return found;
 }
 
 double pp_prior_rescale(pp_sampling_prior *p, const double *x,

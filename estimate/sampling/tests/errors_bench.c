@@ -165,6 +165,7 @@ static const struct {
     {"captures in standard errors", PP_SAMPLING_BETWEEN},
     {"the lag in standard errors", PP_SAMPLING_LAG},
     {"kernels that are alike", PP_SAMPLING_ALIKE},
+    {"gaps in which something ran", PP_SAMPLING_WORK},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
