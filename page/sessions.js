@@ -47,10 +47,10 @@ export async function showSessions(main, query, signal) {
   const trouble = element("div"), spot = element("div", {}, element("p", {}, "Reading …"));
   const chosen = new Map();
   const bar = element("div", { class: "controls" });
-  const drawBar = () => replace(bar, button(`Put ${chosen.size || "chosen"} side by side`, () => { location.hash = link(["jobs"], { s: [...chosen.keys()] }); },
+  const drawBar = () => replace(bar, button(`Put ${chosen.size || "chosen"} side by side`, () => { location.hash = link(["jobs"], { namespace, s: [...chosen.keys()] }); },
     { disabled: chosen.size < 1 }), button("Compare the two chosen", () => {
     const [a, b] = [...chosen.values()].sort((x, y) => (x.created_at < y.created_at ? -1 : 1)).map(nameOf);
-    location.hash = link(["compare"], { a, b });
+    location.hash = link(["compare"], { namespace, a, b });
   }, { disabled: chosen.size !== 2 }));
   drawBar();
   replace(main, element("h1", {}, namespace ? `Sessions of ${namespace}` : "Sessions"), namespaceForm(namespace), trouble, spot, bar);

@@ -76,17 +76,25 @@ static const char *version_of(const json_t *object)
     return version ? version : "";
 }
 
+static const char *missing_crd(const doctor *d)
+{
+    if (count(d, "crds") == 0)
+        return "neither profilesessions nor consumptionpatterns.precisionprobe.io is there";
+    const char *there = name_of(json_array_get(json_object_get(fact(d, "crds"), "items"), 0));
+    return strncmp(there, "profilesessions.", strlen("profilesessions.")) == 0
+               ? "consumptionpatterns.precisionprobe.io is not there"
+               : "profilesessions.precisionprobe.io is not there";
+}
+
 static void check_crds(const doctor *d)
 {
     size_t i;
     json_t *crd;
+    const char *unknown = pp_json_get_string(d->facts, "unknown", "api", NULL);
     if (fact(d, "crds") && count(d, "crds") < 2)
-        find(d, "CRDMissing", "cluster",
-             count(d, "crds") == 0
-                 ? "neither profilesessions nor consumptionpatterns.precisionprobe.io is there"
-                 : name_of(json_array_get(json_object_get(fact(d, "crds"), "items"), 0)),
+        find(d, "CRDMissing", "cluster", missing_crd(d),
              "install the chart with crds.install=true, or apply crds/*.yaml");
-    else if (!fact(d, "api"))
+    else if (!fact(d, "api") && (!unknown || strstr(unknown, "NotFound")))
         find(d, "CRDMissing", "cluster", "the API server does not serve precisionprobe.io/v1alpha1",
              "install the chart with crds.install=true, or apply crds/*.yaml");
     const json_t *deployment = json_array_get(json_object_get(fact(d, "deployments"), "items"), 0);
@@ -392,7 +400,7 @@ static void check_session(const doctor *d, const json_t *session)
         const char *type, *bad;
     } conditions[] = {{"Stalled", "True"},           {"Accepted", "False"}, {"ClockSkewed", "True"},
                       {"MetricsAvailable", "False"}, {"Stored", "False"},   {"Sampled", "False"},
-                      {"Replayed", "False"}};
+                      {"Replayed", "False"},         {"Explained", "False"}};
     PP_CLEANUP_JSON json_t *of = json_sprintf("session %s", name_of(session));
     if (json_array_size(pp_json_get(session, "status", "conditions", NULL)) == 0) {
         find(d, "SessionNotSeen", json_string_value(of),

@@ -24,6 +24,9 @@ static const struct {
     /* specs */
     {"InvalidSpec", "correct the field and create the session anew; upgrade the CRD"},
     {"NotAllowed", "use another method, or have config.replay.allow set"},
+    /* values */
+    {"InDoubt",
+     "let nobody else use the GPU; result_quality says what speaks against which metric"},
     /* pods without the hook */
     {"NoMatchingPods",
      "start the training, or correct the labels in its pods' template or the session's selector"},

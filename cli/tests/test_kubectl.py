@@ -125,6 +125,7 @@ BROKEN = {
                                      "involvedObject": {"name": "job"}})}, "exceeded quota: q"),
     "SessionNotSeen": ({"sessions": of({"metadata": {"name": "dlrm"}})}, "nobody looked at it"),
     "MetricsMissing": (of_session(condition("MetricsAvailable", "False", "MetricsMissing", "no samples of FP32Active")), "FP32Active"),
+    "InDoubt": (of_session(condition("Explained", "False", "InDoubt", "SMActive: samples in gaps read 0.1")), "SMActive"),
     "NoSamples": (of_session(condition("MetricsAvailable", "False", "NoSamples", "Prometheus has nothing of GPU-1")), "GPU-1"),
     "NoGPU": (of_session(condition("MetricsAvailable", "False", "NoGPU", "the processes named no GPU")), "named no GPU"),
     "BatchesRefused": (of_session(condition("ClockSkewed", "True", "BatchesRefused", "node n2 is 3 days off")), "node n2"),
@@ -196,6 +197,17 @@ def test_what_is_waited_for_is_no_finding(tmp_path):
 def test_what_could_not_be_looked_at_is_said(tmp_path):
     facts = broken(nodes=None, unknown={"nodes": "nodes is forbidden"})
     assert doctor(tmp_path, facts) == (0, [], "not looked at: nodes: nodes is forbidden\nnothing is missing\n")
+
+
+def test_the_type_that_is_missing_is_named(tmp_path):
+    status, found, _ = doctor(tmp_path, broken(crds=of(crd("profilesessions"))))
+    assert status == 1 and found[0][0] == "CRDMissing" and found[0][2] == "consumptionpatterns.precisionprobe.io is not there", found
+
+
+def test_an_api_server_that_does_not_answer_lacks_no_type(tmp_path):
+    slow, missing = "Error from server (Timeout): it took too long", "Error from server (NotFound): no such resource"
+    assert doctor(tmp_path, broken(api=None, unknown={"api": slow})) == (0, [], f"not looked at: api: {slow}\nnothing is missing\n")
+    assert doctor(tmp_path, broken(api=None, unknown={"api": missing}))[1][0][0] == "CRDMissing"
 
 
 def test_hostile_messages(tmp_path):

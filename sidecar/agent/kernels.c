@@ -240,12 +240,14 @@ static void lose_waiting(pp_kernels *k)
     lose_until(k, INT64_MAX);
 }
 
-/* What was lost since the last word of it is of the time before. */
+/* What was lost since the last word of it is of the time before. Words come late: a recording's own
+ * may be read behind a count that has the next one's losses. */
 static void heed_losses(pp_kernels *k, uint64_t lost, int64_t until)
 {
-    if (lost != k->lost)
-        lose_until(k, until);
-    k->missing.lost += lost > k->lost ? lost - k->lost : 0;
+    if (lost <= k->lost)
+        return;
+    lose_until(k, until);
+    k->missing.lost += lost - k->lost;
     k->lost = lost;
 }
 

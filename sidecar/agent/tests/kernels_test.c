@@ -511,6 +511,19 @@ static void test_losses_of_a_recording_end_with_it(void **state)
     pp_kernels_free(k);
 }
 
+/* The count is read as it is by now, and a recording's word of it as it was. */
+static void test_losses_are_counted_once(void **state)
+{
+    (void)state;
+    pp_kernels *k = started();
+    pp_kernels_lost(k, 8);
+    kernel(k, 2000, 7, 0, PP_KERNEL_COMPLETE);
+    pp_kernels_lost(k, 8);
+    assert_int_equal(pp_kernels_what_is_missing(k).lost, 8);
+    assert_int_equal(pp_kernels_heeded(k), 8);
+    pp_kernels_free(k);
+}
+
 static void test_impossible_kernels_are_losses(void **state)
 {
     (void)state;
@@ -953,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_a_gpu_that_comes_later),
         cmocka_unit_test(test_losses_end_the_capture),
         cmocka_unit_test(test_losses_of_a_recording_end_with_it),
+        cmocka_unit_test(test_losses_are_counted_once),
         cmocka_unit_test(test_impossible_kernels_are_losses),
         cmocka_unit_test(test_the_end_of_the_process),
         cmocka_unit_test(test_what_another_agent_took),
