@@ -99,7 +99,8 @@ static double error_without(unsigned part, bool works)
     pp_sampling_result *r = NULL;
     pp_error err = {0};
     if (pp_sampling_join(f, &clock, NULL, &sums, &err) < 0 ||
-        pp_sampling_solve_without(part, (const pp_sampling_sums *const *)&sums, 1, &r, &err) < 0)
+        pp_sampling_solve_without(part, (const pp_sampling_sums *const *)&sums, 1, &r, &err) < 0 ||
+        !r)
         fail_msg("%s", err.message);
     double worst = 0;
     assert_int_equal(r->n, KERNELS);
