@@ -113,6 +113,12 @@ static pp_name_cut cut_of(const json_t *items, int columns)
     return cut;
 }
 
+/* A width in bytes that fills so many columns. */
+static int padded(const char *text, int columns)
+{
+    return columns + (int)strlen(text) - pp_name_places(text);
+}
+
 static void print_row(FILE *to, const json_t *item, const pp_name_cut *cut)
 {
     const json_t *error = json_object_get(item, "millisecondsPerStepStandardError");
@@ -126,11 +132,11 @@ static void print_row(FILE *to, const json_t *item, const pp_name_cut *cut)
     if (json_is_number(error))
         (void)snprintf(ms + strlen(ms), sizeof ms - strlen(ms), "%.3f", json_number_value(error));
     if (json_is_number(idle))
-        (void)snprintf(quiet, sizeof quiet, "%.1f%%", 100 * json_number_value(idle));
+        (void)snprintf(quiet, sizeof quiet, "%s%.1f%%", pp_item_is_lengthened(item) ? "≤" : "",
+                       100 * json_number_value(idle));
     pp_name_print(to, pp_item_name(item), cut);
-    const int hidden = (int)strlen(ms) - pp_name_places(ms);
-    (void)fprintf(to, " %-9.9s %*s %5.1f%% %7s  %.10s%s\n", pp_item_phase(item), 17 + hidden, ms,
-                  100 * json_number_value(json_object_get(item, "share")), quiet,
+    (void)fprintf(to, " %-9.9s %*s %5.1f%% %*s  %.10s%s\n", pp_item_phase(item), padded(ms, 17), ms,
+                  100 * json_number_value(json_object_get(item, "share")), padded(quiet, 7), quiet,
                   *bound ? bound : "-", *bound && !sure ? "?" : "");
 }
 

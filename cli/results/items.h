@@ -11,6 +11,8 @@
 
 /** A bound that is less likely is only supposed. */
 #define PP_ITEM_SURE 0.95
+/** One that is more likely is told as more than 99.9 % sure: 100.0 % says too much. */
+#define PP_ITEM_ALL_BUT_SURE 0.9995
 
 /** A layer in a phase; what else there is are the step's own phases, `other`, `idle` and `job`. */
 static inline bool pp_item_is_layer(const json_t *item)

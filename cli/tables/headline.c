@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* Shares nearer to 1 than the digits that are shown. */
-#define ALL 0.9995
 /* What marks may have added is not worth a range below that. */
 #define NOTICEABLE 0.95
 
@@ -103,7 +101,7 @@ static void print_bound(FILE *to, const json_t *item)
     const double likely = number_of(item, "boundLikely");
     if (!*bound)
         (void)fputs("; what bounds it is not known", to);
-    else if (likely >= ALL)
+    else if (likely >= PP_ITEM_ALL_BUT_SURE)
         (void)fprintf(to, "; bound by %s (more than 99.9 %% sure)", pp_bound_phrase(bound));
     else
         (void)fprintf(to, "; %sbound by %s (%.1f %% sure)", likely < PP_ITEM_SURE ? "perhaps " : "",

@@ -93,6 +93,11 @@ def test_numbers_are_those_of_json_to_the_last_digit(recording):
         check_metrics(row, item)
 
 
+def test_nothing_is_wholly_sure():
+    text = written("--format=html", RECORDINGS / "h200")
+    assert ">more than 99.9</data> % sure)" in text and ">100.0</data> % sure" not in text
+
+
 def test_nothing_is_fetched_and_nothing_runs(tmp_path):
     """Also with names that try."""
     at = of_layers(tmp_path, [layer(HOSTILE, ms=5.0, bound=HOSTILE, busyReason=HOSTILE), layer("b", metrics={

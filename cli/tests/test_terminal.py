@@ -49,6 +49,8 @@ def test_recordings_in_80_columns(recording):
     assert len([row for row in rows if not row.startswith("not listed")]) == len(of_whole)
     for row, wide in zip(rows, of_whole):
         assert row.split()[0] == wide.split()[0] and len(row) <= 80
+        idle = re.search(r"([0-9.]+|≤[0-9.]+)(±[0-9.]+)? +[0-9.]+% +(≤?)[0-9.]+%", row)
+        assert not idle or row.startswith("job ") or idle[1].startswith("≤") == bool(idle[3]), row
         assert re.findall(r"≤?[0-9]+\.[0-9]{3} +[0-9.]+%", row)[:1] == re.findall(r"≤?[0-9]+\.[0-9]{3} +[0-9.]+%", wide)[:1]
 
 
