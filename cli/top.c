@@ -113,12 +113,6 @@ static pp_name_cut cut_of(const json_t *items, int columns)
     return cut;
 }
 
-/* A width in bytes that fills so many columns. */
-static int padded(const char *text, int columns)
-{
-    return columns + (int)strlen(text) - pp_name_places(text);
-}
-
 static void print_row(FILE *to, const json_t *item, const pp_name_cut *cut)
 {
     const json_t *error = json_object_get(item, "millisecondsPerStepStandardError");
@@ -135,9 +129,11 @@ static void print_row(FILE *to, const json_t *item, const pp_name_cut *cut)
         (void)snprintf(quiet, sizeof quiet, "%s%.1f%%", pp_item_is_lengthened(item) ? "≤" : "",
                        100 * json_number_value(idle));
     pp_name_print(to, pp_item_name(item), cut);
-    (void)fprintf(to, " %-9.9s %*s %5.1f%% %*s  %.10s%s\n", pp_item_phase(item), padded(ms, 17), ms,
-                  100 * json_number_value(json_object_get(item, "share")), padded(quiet, 7), quiet,
-                  *bound ? bound : "-", *bound && !sure ? "?" : "");
+    (void)fprintf(to, " %-9.9s", pp_item_phase(item));
+    pp_name_print_right(to, ms, 17);
+    (void)fprintf(to, " %5.1f%%", 100 * json_number_value(json_object_get(item, "share")));
+    pp_name_print_right(to, quiet, 7);
+    (void)fprintf(to, "  %.10s%s\n", *bound ? bound : "-", *bound && !sure ? "?" : "");
 }
 
 static bool is_listed(const json_t *item)

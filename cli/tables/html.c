@@ -11,7 +11,6 @@
 #include "cli/tables/table_ranks.h"
 #include "cli/tables/table_waits.h"
 #include "common/metric.h"
-#include "common/number.h"
 
 #include <stdlib.h>
 
@@ -126,13 +125,13 @@ static void cell_bound(FILE *to, const json_t *item)
     (void)fputs("<td class=\"text\">", to);
     pp_html_text(to, pp_bound_phrase(bound));
     const json_t *likely = field(item, "boundLikely");
-    char text[PP_NUMBER_TEXT];
     (void)fputs(" (", to);
-    if (json_number_value(likely) >= PP_ITEM_ALL_BUT_SURE)
-        (void)fprintf(to, "<data value=\"%s\">more than 99.9</data>",
-                      pp_number_text(json_number_value(likely), text));
-    else
+    if (json_number_value(likely) >= PP_ITEM_ALL_BUT_SURE) {
+        pp_html_data(to, likely);
+        (void)fputs("more than 99.9</data>", to);
+    } else {
         pp_html_number(to, likely, 100, 1);
+    }
     (void)fputs(" % sure)</td>", to);
 }
 

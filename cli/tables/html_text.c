@@ -39,16 +39,21 @@ void pp_html_text(FILE *to, const char *text)
     }
 }
 
-void pp_html_number(FILE *to, const json_t *number, double scale, int digits)
+void pp_html_data(FILE *to, const json_t *number)
 {
     char text[PP_NUMBER_TEXT];
-    if (!json_is_number(number))
-        (void)fputs("not known", to);
-    else if (json_is_integer(number))
-        (void)fprintf(to, "<data value=\"%lld\">%.*f</data>", (long long)json_integer_value(number),
-                      digits, json_number_value(number) * scale);
+    if (json_is_integer(number))
+        (void)fprintf(to, "<data value=\"%lld\">", (long long)json_integer_value(number));
     else
-        (void)fprintf(to, "<data value=\"%s\">%.*f</data>",
-                      pp_number_text(json_real_value(number), text), digits,
-                      json_number_value(number) * scale);
+        (void)fprintf(to, "<data value=\"%s\">", pp_number_text(json_real_value(number), text));
+}
+
+void pp_html_number(FILE *to, const json_t *number, double scale, int digits)
+{
+    if (!json_is_number(number)) {
+        (void)fputs("not known", to);
+        return;
+    }
+    pp_html_data(to, number);
+    (void)fprintf(to, "%.*f</data>", digits, json_number_value(number) * scale);
 }

@@ -9,8 +9,11 @@
  * but the line's end become "?", so do those that turn the direction of writing. */
 void pp_html_text(FILE *to, const char *text);
 
-/** Times `scale`, rounded to so many digits behind the point, in an element <data> whose value is
- * the number itself with all digits; "not known" where it is none. */
+/** Begins an element <data> whose value is the number itself with all digits. */
+void pp_html_data(FILE *to, const json_t *number);
+
+/** Times `scale`, rounded to so many digits behind the point, in such an element; "not known"
+ * where it is none. */
 void pp_html_number(FILE *to, const json_t *number, double scale, int digits);
 
 #endif

@@ -23,13 +23,6 @@
 enum { WHOLE_LISTED = 5 };
 
 /* To the right of a column. A character of several bytes takes one place. */
-static void print_padded(FILE *to, const char *text, int places)
-{
-    for (const char *c = text; *c; c++)
-        places += ((unsigned char)*c & 0xc0) == 0x80;
-    (void)fprintf(to, " %*s", places, text);
-}
-
 static void print_value(FILE *to, const json_t *estimate, double scale)
 {
     const json_t *mean = json_object_get(estimate, "mean");
@@ -43,7 +36,7 @@ static void print_value(FILE *to, const json_t *estimate, double scale)
         (void)snprintf(text, sizeof text, "%.1f", json_number_value(mean) * scale);
     else if (json_is_number(group))
         (void)snprintf(text, sizeof text, "(%.1f)", json_number_value(group) * scale);
-    print_padded(to, text, PP_TABLE_METRIC_PLACES);
+    pp_name_print_right(to, text, PP_TABLE_METRIC_PLACES);
 }
 
 /* Time and its share. */
@@ -57,7 +50,7 @@ static void print_times(FILE *to, const json_t *item)
     }
     (void)snprintf(text, sizeof text, "%s%.3f", pp_item_is_lengthened(item) ? "≤" : "",
                    json_number_value(ms));
-    print_padded(to, text, 9);
+    pp_name_print_right(to, text, 9);
     (void)fprintf(to, " %5.1f%%", 100 * json_number_value(json_object_get(item, "share")));
 }
 
@@ -77,7 +70,7 @@ static void print_idle(FILE *to, const json_t *item)
     if (json_is_number(idle))
         (void)snprintf(text, sizeof text, "%s%.1f%%", pp_item_is_lengthened(item) ? "≤" : "",
                        100 * json_number_value(idle));
-    print_padded(to, text, 7);
+    pp_name_print_right(to, text, 7);
 }
 
 static void print_calls(FILE *to, const json_t *item, double steps)

@@ -22,6 +22,11 @@ int pp_name_places(const char *text)
     return places;
 }
 
+void pp_name_print_right(FILE *to, const char *text, int places)
+{
+    (void)fprintf(to, " %*s", places + (int)strlen(text) - pp_name_places(text), text);
+}
+
 /* Of a name that has `all` places: 0 where it is short enough as it is. */
 static int left_out_before(const pp_name_cut *c, int all)
 {

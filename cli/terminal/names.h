@@ -18,6 +18,9 @@ typedef struct pp_name_cut {
 
 /** A character of several bytes takes one place. */
 int pp_name_places(const char *text);
+/** Behind a space, so that the text, however many bytes its characters take, ends so many places
+ * further on. */
+void pp_name_print_right(FILE *to, const char *text, int places);
 
 /** Places of the longest, as far as it is ever printed. */
 int pp_names_longest(const char *const *names, size_t n);

@@ -211,6 +211,11 @@ def of_record(kernel, name, us, longer, clock):
     return cycles(kernel) / (cycles(kernel) - longer * clock)
 
 
+def percent_of_record(kernel, name, us, longer, clock, method):
+    """Of the time that a kernel's record has, `us`."""
+    return percent(kernel, name, method) * of_record(kernel, name, us, longer, clock)
+
+
 def truth(rows, runs, model, method="Sampling"):
     """{(layer, phase): {"us": of a step, metric: percent}} of rows all of whose kernels ncu saw.
 
@@ -228,7 +233,7 @@ def truth(rows, runs, model, method="Sampling"):
                 missed.add((layer, phase))
                 continue
             for name in names:
-                row[name] += percent(run[i], name, method) * us * of_record(run[i], name, us, longer, clock)
+                row[name] += us * percent_of_record(run[i], name, us, longer, clock, method)
     return {key: {"us": row["us"], **{name: row[name] / row["us"] for name in METRICS}} for key, row in sums.items()
             if key not in missed}
 
@@ -252,8 +257,8 @@ def print_samples(folder, rows, runs, model):
     run_of = {name: run for run, names in zip(runs, PASSES) for name in names}
 
     def ncu(i, name):
-        kernel, us = run_of[name][i], rows[i][1]
-        return kernel and percent(kernel, name, "Sampling") * of_record(kernel, name, us, longer, clock)
+        kernel = run_of[name][i]
+        return kernel and percent_of_record(kernel, name, rows[i][1], longer, clock, "Sampling")
 
     whole_samples.print_figures(windows.of_run(folder / "results"), METRICS, rows, ncu, model)
 

@@ -246,7 +246,7 @@ static int factor_and_solve(solving *s, int m, pp_error *err)
     return 0;
 }
 
-/* Noise and the prior's widths, in turn. */
+/* Noise and the prior's widths by what was solved, and that by them, in turn. */
 static int settle(solving *s, int m, pp_error *err)
 {
     const double windows = s->whole.with[m];
@@ -254,44 +254,41 @@ static int settle(solving *s, int m, pp_error *err)
     for (int round = 0; round < ROUNDS && change > SETTLED; round++) {
         const double before = s->noise;
         double of[PP_PRIOR_CLASSES];
-        if (factor_and_solve(s, m, err) < 0)
-            return -1;
         const double left = find_rest(s, m), all = decided(s, of);
         const double free = has(s, PP_SAMPLING_DECIDED) ? windows - all : windows;
         s->noise = fmax(1e-8, left / fmax(windows / 10, free));
         change = fabs(s->noise / before - 1);
         if (has(s, PP_SAMPLING_SCALE))
             change = fmax(change, pp_prior_rescale(s->prior, s->theta, of));
-    }
-    return factor_and_solve(s, m, err); /* with what was found last */
-}
-
-/* *ret: whether gaps are not what they were held for. One that is takes from its neighbours what it
- * has, and may show others. */
-static int find_work(solving *s, int m, bool *ret, pp_error *err)
-{
-    *ret = false;
-    for (int round = 0; round < GAP_ROUNDS; round++) {
-        if (pp_prior_find_work(s->prior, &s->matrix, s->noise, s->theta, s->z) == 0)
-            return 0;
-        *ret = true;
         if (factor_and_solve(s, m, err) < 0)
             return -1;
     }
     return 0;
 }
 
+/* A gap in which something ran takes what it has from its neighbours, and may show others. */
+static int find_work(solving *s, int m, pp_error *err)
+{
+    int round = 0;
+    while (round < GAP_ROUNDS &&
+           pp_prior_find_work(s->prior, &s->matrix, s->noise, s->theta, s->z) > 0) {
+        round++;
+        if (factor_and_solve(s, m, err) < 0)
+            return -1;
+    }
+    return round > 0 ? settle(s, m, err) : 0;
+}
+
 static int fit(solving *s, int m, pp_error *err)
 {
     const pp_sampling_whole *w = &s->whole;
     const double mean = w->y[m] / w->with[m];
-    bool found = false;
     s->noise = fmax(1e-8, (w->yy[m] / w->with[m] - mean * mean) / 10);
     find_shares(s, m);
     begin_prior(s, m);
-    if (settle(s, m, err) < 0 ||
-        (m != PP_SAMPLING_CLOCK && has(s, PP_SAMPLING_WORK) && find_work(s, m, &found, err) < 0) ||
-        (found && settle(s, m, err) < 0))
+    if (factor_and_solve(s, m, err) < 0 || settle(s, m, err) < 0)
+        return -1;
+    if (m != PP_SAMPLING_CLOCK && has(s, PP_SAMPLING_WORK) && find_work(s, m, err) < 0)
         return -1;
     (void)find_rest(s, m);
     return 0;
