@@ -71,7 +71,7 @@ function roofline(points) {
   }, [ordered.map((one) => one.intensity), ordered.map((one) => one.flops.achieved)]];
 }
 
-function numbers(points) {
+function numbers(points, kept) {
   const rate = (name, title, of) => ({ name, title, number: true, order: (one) => one[of].achieved,
     cell: (one) => {
       const made = value(one[of], "achieved", one[of].peak_unit);
@@ -87,7 +87,7 @@ function numbers(points) {
       cell: (one) => element("span", { title: `${one.intensity}, one by the other` }, rounded(one.intensity)) },
     { name: "bound", title: "Bound by", cell: (one) => one.row.bound || "–", order: (one) => one.row.bound },
     { name: "likely", title: "How sure", number: true, order: (one) => one.row.bound_likely, cell: (one) => boundSure(one.row) },
-  ], points, { caption: "Where each layer stands", head: "layer", sort: "flops", attributes: ({ row }) => ({ "data-row": "roofline",
+  ], points, { caption: "Where each layer stands", head: "layer", sort: "flops", kept, attributes: ({ row }) => ({ "data-row": "roofline",
     "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-layer": row.layer, "data-phase": row.phase }) });
 }
 
@@ -116,11 +116,11 @@ const BOUNDS = {
 };
 export const boundMeans = (bound) => BOUNDS[bound] || "";
 
-export function boundSection(place) {
+export function boundSection(place, kept) {
   const points = pointsOf(place.rows);
   if (!points.length)
     return section("Roofline", element("p", { class: "gap" }, "Not measured: a roofline needs DRAMActive and FP32Active or TensorActive by layer, and SMClock."));
   const summary = "A point for each layer in a phase, larger where it takes more of a step: its tensor cores' FLOP in the first colour, its FP32 pipes' in the second, each with its "
     + "line, the GPU's peaks. Point at one to read its name. Below the slope memory bounds, below the level the unit.";
-  return section("Roofline", chart("Roofline", summary, roofline(points), () => numbers(points)));
+  return section("Roofline", chart("Roofline", summary, roofline(points), () => numbers(points, kept)));
 }

@@ -10,13 +10,14 @@ export const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "
 export const axis = (more) => ({ stroke: css("--ink"), grid: { stroke: css("--line"), width: 1 },
   ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", ...more });
 
-const drawnCharts = new Map(); // {place: function that draws it anew}
+const drawnCharts = new Set(); // functions that draw one anew
 
 function widthOf(place) {
   return Math.max(280, place.clientWidth || 800);
 }
 
-/** Draws when it is seen, with the width that it has then, and anew where the colours or the width change. */
+/** Draws when it is seen, with the width that it has then, and anew where the colours or the width change. One that has left the
+ * page is destroyed: uPlot would keep it. */
 function whenSeen(place, draw) {
   let made = null;
   const anew = () => {
@@ -27,17 +28,23 @@ function whenSeen(place, draw) {
     if (!entries.some((one) => one.isIntersecting)) return;
     seen.disconnect();
     anew();
-    drawnCharts.set(place, anew);
-    new ResizeObserver(() => place.isConnected && made && Math.abs(made.width - widthOf(place)) > 8
-      && made.setSize({ width: widthOf(place), height: made.height })).observe(place);
+    drawnCharts.add(anew);
+    const sized = new ResizeObserver(() => {
+      if (place.isConnected) {
+        if (Math.abs(made.width - widthOf(place)) > 8) made.setSize({ width: widthOf(place), height: made.height });
+        return;
+      }
+      sized.disconnect();
+      drawnCharts.delete(anew);
+      made.destroy();
+    });
+    sized.observe(place);
   }, { rootMargin: "200px" });
   seen.observe(place);
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const [place, anew] of drawnCharts)
-    if (place.isConnected) anew();
-    else drawnCharts.delete(place);
+  for (const anew of drawnCharts) anew();
 });
 
 /** `make(width)` gives [options, data] of uPlot; `table` makes the numbers as a table, when it is opened; null: they stand

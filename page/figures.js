@@ -35,7 +35,7 @@ const told = (layer, phase, metric) => {
   return one && one.mean !== null ? one : null;
 };
 
-function numbers(layers, metric) {
+function numbers(layers, metric, kept) {
   const column = (phase) => ({ name: phase, title: phase, number: true, order: (layer) => told(layer, phase, metric)?.mean ?? null,
     cell: (layer) => {
       const one = layer[phase]?.metrics[metric];
@@ -44,7 +44,7 @@ function numbers(layers, metric) {
       return made;
     } });
   return sortable([{ name: "layer", title: "Layer", cell: (layer) => layer.layer, order: (layer) => layer.layer }, ...PHASES.map(column)],
-    layers, { caption: `${metricName(metric)} by layer`, head: "layer", sort: null, most: 100, attributes: (layer) => {
+    layers, { caption: `${metricName(metric)} by layer`, head: "layer", sort: null, most: 100, kept, attributes: (layer) => {
       const row = layer.forward || layer.backward;
       return { "data-row": "figure", "data-layer": layer.layer, "data-gpu": row.gpu_uuid, "data-pod": row.pod_uid, "data-metric": metric };
     } });
@@ -54,7 +54,7 @@ function numbers(layers, metric) {
 const inBars = (one) => (one === null ? null : one.unit === "share of 1"
   ? { mean: 100 * one.mean, stderr: one.stderr === null ? null : 100 * one.stderr } : { mean: one.mean, stderr: one.stderr });
 
-function figure(title, layers, all, metric) {
+function figure(title, layers, all, metric, kept) {
   const names = shortened(layers.map((one) => one.layer));
   const unit = all.flatMap((one) => PHASES.map((phase) => one[phase]?.metrics[metric]?.unit)).find(Boolean) || "";
   const lacking = layers.flatMap((one) => PHASES.filter((phase) => !told(one, phase, metric))).length;
@@ -62,10 +62,10 @@ function figure(title, layers, all, metric) {
     + `forward and backward, with standard errors.${lacking ? ` Crosses: not measured (${lacking}).` : ""}`;
   const series = PHASES.map((phase) => ({ name: phase, values: layers.map((one) => inBars(told(one, phase, metric))) }));
   const make = bars({ what: "Layer", names: layers.map((one) => names.get(one.layer)), series, unit: unit === "share of 1" ? "percent" : unit });
-  return chart(title, summary, make, () => numbers(layers, metric));
+  return chart(title, summary, make, () => numbers(layers, metric, kept));
 }
 
-export function figureSection(place, query) {
+export function figureSection(place, query, kept) {
   const all = layersOf(place.rows);
   if (!all.length) return section("Figures", element("p", {}, "There are no layers yet."));
   const spot = element("div", { class: "figures" });
@@ -75,9 +75,9 @@ export function figureSection(place, query) {
     const layers = costliest(all, most);
     const metrics = metricsOf(all.flatMap((one) => PHASES.map((phase) => one[phase]).filter(Boolean)));
     const others = metrics.filter((metric) => metric !== "gpu_util");
-    replace(spot, metrics.includes("gpu_util") ? figure("2a: GPUUtil", layers, all, "gpu_util")
+    replace(spot, metrics.includes("gpu_util") ? figure("2a: GPUUtil", layers, all, "gpu_util", kept)
       : element("p", {}, "2a: GPUUtil was not measured by layer."),
-    ...others.map((metric) => figure(`2b: ${metricName(metric)}`, layers, all, metric)));
+    ...others.map((metric) => figure(`2b: ${metricName(metric)}`, layers, all, metric, kept)));
   };
   draw();
   return section("Figures",

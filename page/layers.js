@@ -188,13 +188,18 @@ function treeRows(root, columns, state, toggle, showMore) {
 // --- the section ------------------------------------------------------------------
 
 const PHASES = ["", "forward", "backward", "recompute", "inference"];
+const FIRST_SORT = "ms_per_step";
 
-/** `query`: what the address says of it (URLSearchParams). */
-export function layerTable(place, quality, query) {
+const stateOf = (query) => ({ view: query.get("view") || "tree", filter: query.get("filter") || "", phase: query.get("phase") || "",
+  sorted: { name: query.get("sort") || FIRST_SORT, down: query.get("way") !== "up" }, folded: true, shown: AT_FIRST, open: null, wide: new Set() });
+
+/** `query`: what the address says of it (URLSearchParams); `kept`: {layers: what its reader has chosen}, for when it is made anew. */
+export function layerTable(place, quality, query, kept) {
   const columns = columnsOf(place.rows, quality);
-  const state = { view: query.get("view") || "tree", filter: query.get("filter") || "", phase: query.get("phase") || "",
-    sorted: { name: columns.some((one) => one.name === query.get("sort")) ? query.get("sort") : "ms_per_step",
-      down: query.get("way") !== "up" }, folded: true, shown: AT_FIRST, open: null, wide: new Set() };
+  kept.layers ??= stateOf(query);
+  const state = kept.layers;
+  state.fresh = !state.toggled; // what newer rows bring is opened where the reader has not chosen
+  if (!columns.some((one) => one.name === state.sorted.name)) state.sorted = { name: FIRST_SORT, down: true };
   const spot = element("div");
   const draw = (focus) => {
     replace(spot, ...body(place, columns, state, draw));
@@ -216,7 +221,7 @@ export function layerTable(place, quality, query) {
       }),
       element("span", { class: "field" }, element("label", { for: id }, "Names or classes with"),
         element("input", { id, type: "search", value: state.filter, oninput: (event) => {
-          Object.assign(state, { filter: event.target.value, open: null });
+          Object.assign(state, { filter: event.target.value, open: null, toggled: false });
           note("filter", state.filter);
           draw();
         } }))),
@@ -268,8 +273,10 @@ function flat(rows, columns, state, onsort) {
 
 function tree(rows, columns, state, onsort, draw) {
   const root = treeOf(rows);
-  state.open ??= openAtFirst(root, AT_FIRST);
+  if (!state.open || state.fresh) state.open = new Set([...(state.open || []), ...openAtFirst(root, AT_FIRST)]);
+  state.fresh = false;
   const toggle = (path) => {
+    state.toggled = true;
     if (!state.open.delete(path)) state.open.add(path);
     draw(`tr[data-path="${CSS.escape(path)}"] button`);
   };

@@ -40,7 +40,7 @@ const SAYS = { explained: "Of what was held out, the share of the variance that 
   idle: "What the metric reads where no kernel of the training ran", held: "Mean of what was held out",
   difference: "What the values say of it, less that", noise: "Standard deviation of what is left" };
 
-export function qualityTable(rows) {
+export function qualityTable(rows, kept) {
   const said = (told) => (told === null || told === undefined ? gap("nothing") : told);
   const columns = [
     { name: "metric", title: "Metric", cell: (row) => metricName(row.metric), order: (row) => row.metric },
@@ -54,7 +54,7 @@ export function qualityTable(rows) {
   if (!rows.length)
     return section("How sure the values are", element("p", {}, "Nothing is told of it: no value by layer was made."));
   return section("How sure the values are",
-    sortable(columns, rows, { caption: "One row for each GPU, method and metric", head: "metric", sort: null,
+    sortable(columns, rows, { caption: "One row for each GPU, method and metric", head: "metric", sort: null, kept,
       attributes: (row) => ({ "data-row": "quality", "data-gpu": row.gpu_uuid, "data-method": row.method,
         "data-process": row.process ?? "", "data-metric": row.metric }) }));
 }

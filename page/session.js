@@ -7,6 +7,7 @@ import { figureSection } from "./figures.js";
 import { follow } from "./follow.js";
 import { headline } from "./headline.js";
 import { jobTable } from "./job.js";
+import { keeping } from "./keep.js";
 import { layerTable } from "./layers.js";
 import { moreSection } from "./more.js";
 import { chosen, enoughFor, placeChoice, places } from "./places.js";
@@ -28,7 +29,7 @@ function title(one, opened) {
       element("a", { href: link(["patterns"], { namespace: one.namespace }) }, "What bounds its workload"))];
 }
 
-function draw(spot, one, told, quality, query) {
+function draw(spot, one, told, quality, query, kept) {
   const all = places(told.items);
   if (!all.length) {
     replace(spot, element("p", {}, OVER.includes(one.session_phase) ? "It has no results." : "There are no results yet: they come while it runs."));
@@ -37,8 +38,8 @@ function draw(spot, one, told, quality, query) {
   const now = chosen(all, query.get("at"));
   const ours = quality.items.filter((row) => row.pod_uid === now.rows[0]?.pod_uid && row.gpu_uuid === now.rows[0]?.gpu_uuid);
   const choice = placeChoice(one, all, now, (key) => choose("at", key));
-  replace(spot, choice && element("div", { class: "controls" }, choice), headline(now, ours), layerTable(now, ours, query),
-    jobTable(now.job), figureSection(now, query), boundSection(now), qualityTable(ours));
+  replace(spot, choice && element("div", { class: "controls" }, choice), headline(now, ours), layerTable(now, ours, query, kept),
+    jobTable(now.job), figureSection(now, query, kept), boundSection(now, kept), qualityTable(ours, kept));
 }
 
 /** Whether there is a process to show a timeline of. */
@@ -46,6 +47,7 @@ const seen = (one) => one.pods.some((pod) => pod.processes.length);
 
 /** `asked`: {namespace, session, session_uid}. Goes on reading while it runs. */
 export async function showSession(main, asked, signal) {
+  const kept = {};
   const head = element("div"), trouble = element("div"), spot = element("div", {}, element("p", {}, "Reading …")), below = element("div");
   replace(main, head, trouble, spot, below);
   let before = null;
@@ -54,13 +56,13 @@ export async function showSession(main, asked, signal) {
     const results = Promise.all([rows(asked, "layers", signal, enoughFor(read().query.get("at") || "")), rows(asked, "quality", signal)]);
     results.catch(() => {}); // it is told below, where the session itself can be read
     const one = await readSession(asked, signal);
-    if (one !== before) replace(head, ...title(one, head.querySelector(".conditions")?.open));
+    if (one !== before) keeping(head, () => replace(head, ...title(one, head.querySelector(".conditions")?.open)));
     const [told, quality] = await results;
     const newest = JSON.stringify(told.items.map((row) => [row.revision, row.total_ns]));
     const choosing = Boolean(main.contains(document.activeElement) && document.activeElement.closest("input, select"));
     if (newest !== layers && !choosing) {
       layers = newest;
-      draw(spot, one, told, quality, read().query);
+      keeping(spot, () => draw(spot, one, told, quality, read().query, kept));
       if (before) announce("The values are newer now.");
     }
     if (!before || (!seen(before) && seen(one))) replace(below, timelineSection(one, signal), moreSection(one, signal));

@@ -38,22 +38,24 @@ export function scrolling(label, table) {
   return element("div", { class: "scrolls", role: "group", "aria-label": label, tabindex: "0" }, table);
 }
 
-/** One that sorts itself. `most`: rows shown at first. */
-export function sortable(columns, rows, { caption, head, sort, down = true, most = 50, attributes }) {
+/** One that sorts itself. `most`: rows shown at first. `kept`: {caption: what its reader has chosen}, for when it is made anew. */
+export function sortable(columns, rows, { caption, head, sort, down = true, most = 50, attributes, kept = {} }) {
   const place = element("div");
-  let sorted = { name: sort, down };
-  let shown = most;
+  kept[caption] ??= { sorted: { name: sort, down }, shown: most };
+  const state = kept[caption];
   const draw = () => {
+    const { sorted, shown } = state;
     const column = columns.find((one) => one.name === sorted.name);
     const ordered = column ? sortedBy(rows, column.order, sorted.down) : rows;
     const onsort = (one) => {
-      sorted = { name: one.name, down: sorted.name === one.name ? !sorted.down : one.number === true };
+      const now = { name: one.name, down: sorted.name === one.name ? !sorted.down : one.number === true };
+      state.sorted = now;
       draw();
-      place.querySelector(`th[aria-sort="${sorted.down ? "descending" : "ascending"}"] button`)?.focus();
-      announce(`sorted by ${one.title}, ${sorted.down ? "the largest first" : "the smallest first"}`);
+      place.querySelector(`th[aria-sort="${now.down ? "descending" : "ascending"}"] button`)?.focus();
+      announce(`sorted by ${one.title}, ${now.down ? "the largest first" : "the smallest first"}`);
     };
     replace(place, scrolling(caption, drawn(columns, ordered.slice(0, shown), sorted, { caption, head, attributes, onsort })),
-      ordered.length > shown && button(`Show all ${ordered.length} rows`, () => { shown = ordered.length; draw(); }));
+      ordered.length > shown && button(`Show all ${ordered.length} rows`, () => { state.shown = Infinity; draw(); }));
   };
   draw();
   return place;

@@ -845,6 +845,61 @@ def test_the_last_values_wait_for_who_chooses(served, browser):
     change(served, "Succeeded", 0.5)
 
 
+READERS = """() => {
+    const of = (selector) => document.querySelector(selector);
+    const sorts = [...document.querySelectorAll("th[aria-sort=descending], th[aria-sort=ascending]")]
+        .map((one) => [one.closest("table").caption.textContent, one.textContent, one.getAttribute("aria-sort")]);
+    return {focus: document.activeElement.closest("tr")?.dataset.path, opened: [...document.querySelectorAll("details")].map((one) => one.open),
+            nodes: [...document.querySelectorAll(".node")].map((one) => [one.title, one.getAttribute("aria-expanded")]), sorts,
+            scrolled: [scrollY, of(".scrolls[aria-label=Layers]").scrollLeft, of(".scrolls[aria-label=Layers]").scrollTop]};
+}"""
+LIVE_CANVASES = "HTMLCanvasElement.prototype"
+
+
+def canvases(one):
+    """Those that anything still holds, and those in the page."""
+    tools = one.context.new_cdp_session(one.tab)
+    prototype = tools.send("Runtime.evaluate", {"expression": LIVE_CANVASES})["result"]["objectId"]
+    found = tools.send("Runtime.queryObjects", {"prototypeObjectId": prototype})["objects"]["objectId"]
+    count = {"functionDeclaration": "function () { return this.length; }", "objectId": found, "returnByValue": True}
+    held = tools.send("Runtime.callFunctionOn", count)["result"]["value"]
+    tools.detach()
+    return held, one.tab.evaluate("document.querySelectorAll('canvas').length")
+
+
+def newer(served, one, by):
+    one.tab.evaluate("document.getElementById('news').textContent = ''")
+    change(served, "Sampling", by)
+    one.tab.clock.fast_forward(6000)
+    one.tab.wait_for_selector("#news:text('newer')", state="attached")
+
+
+def test_newer_values_leave_the_reader_where_they_were(served, browser):
+    """Focus, what is open, how it is sorted and scrolled; and no chart of before is kept."""
+    change(served, "Sampling", 1)
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        one.scroll_through()
+        one.tab.click("figure[data-figure='2a: GPUUtil'] summary")
+        one.tab.click("figure[data-figure='2a: GPUUtil'] th button:text('forward')")
+        one.tab.click("section:has(h2:text('How sure')) th button:text('Method')")
+        one.tab.click(".scrolls[aria-label=Layers] th button:text('Share')")
+        one.tab.click(".scrolls[aria-label=Layers] .node >> nth=0")
+        one.tab.evaluate("document.querySelector('.scrolls[aria-label=Layers]').scrollTo(120, 30); scrollTo(0, 300)")
+        before, costs = one.tab.evaluate(READERS), costliest(one)
+        assert before["focus"] and before["scrolled"] == [300, 120, 30] and len(before["sorts"]) >= 3, before
+        newer(served, one, 2)
+        assert costliest(one) == 2 * costs and one.tab.evaluate(READERS) == before
+        one.tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+        foot = one.tab.evaluate("scrollY")
+        newer(served, one, 0.5)
+        assert one.tab.evaluate("scrollY") == foot
+        one.scroll_through()
+        one.tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        held, shown = canvases(one)
+        assert held == shown > 4 and not one.said
+    change(served, "Succeeded", 1)
+
+
 def following(served, browser, way, ready):
     """A tab on a view, which reads again when its clock is moved on."""
     one = Page(browser, served.page, "all")
