@@ -2,6 +2,7 @@
 import { sessions } from "./api.js";
 import { button, element, replace, unique } from "./dom.js";
 import { follow } from "./follow.js";
+import { keeping } from "./keep.js";
 import { link, sessionLink } from "./state.js";
 import { sortable } from "./table.js";
 import { moment } from "./values.js";
@@ -15,7 +16,7 @@ export function named(text) {
 
 const workloads = (one) => one.workloads.map((told) => `${told.kind} ${told.name}${told.pods > 1 ? ` (${told.pods} pods)` : ""}`).join(", ");
 
-function table(items, chosen, onchange) {
+function table(items, chosen, onchange, kept) {
   const plain = (name, title) => ({ name, title, cell: (one) => one[name] ?? "", order: (one) => one[name] });
   const time = (name, title) => ({ name, title, cell: (one) => moment(one[name]), order: (one) => one[name] });
   const columns = [
@@ -29,7 +30,7 @@ function table(items, chosen, onchange) {
     plain("method", "Method"), { ...plain("pods", "Pods"), number: true },
     time("created_at", "Created"), time("last_step", "Last step"), time("finished_at", "Finished"),
   ];
-  return sortable(columns, items, { caption: "Sessions", head: "session", sort: "created_at", most: 100,
+  return sortable(columns, items, { caption: "Sessions", head: "session", sort: "created_at", most: 100, kept,
     attributes: (one) => ({ "data-row": "session", "data-uid": one.session_uid }) });
 }
 
@@ -52,19 +53,21 @@ export async function showSessions(main, query, signal) {
     const [a, b] = [...chosen.values()].sort((x, y) => (x.created_at < y.created_at ? -1 : 1)).map(nameOf);
     location.hash = link(["compare"], { namespace, a, b });
   }, { disabled: chosen.size !== 2 }));
+  const choose = (one, on) => {
+    if (on) chosen.set(nameOf(one), one);
+    else chosen.delete(nameOf(one));
+    drawBar();
+  };
   drawBar();
   replace(main, element("h1", {}, namespace ? `Sessions of ${namespace}` : "Sessions"), namespaceForm(namespace), trouble, spot, bar);
+  const kept = {};
   let before = "";
   await follow(async () => {
     const { items } = await sessions(namespace, signal);
     const now = JSON.stringify(items);
-    if (now !== before && !spot.contains(document.activeElement)) {
-      before = now;
-      replace(spot, items.length ? table(items, chosen, (one, on) => {
-        if (on) chosen.set(nameOf(one), one);
-        else chosen.delete(nameOf(one));
-        drawBar();
-      }) : element("p", {}, "There are none: a ProfileSession begins one (docs/profilesession.md)."));
-    }
+    if (now === before) return;
+    before = now;
+    keeping(spot, () => replace(spot, items.length ? table(items, chosen, choose, kept)
+      : element("p", {}, "There are none: a ProfileSession begins one (docs/profilesession.md).")));
   }, trouble, signal);
 }

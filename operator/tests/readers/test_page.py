@@ -930,6 +930,23 @@ def test_one_poll_that_fails_ends_nothing(served, browser, way, ready):
         assert not one.said
 
 
+def test_newer_sessions_come_while_one_chooses(served, browser):
+    """The list is newer though the focus is in it, which stays, as do the sort and what was chosen."""
+    table = """() => [...document.querySelectorAll("tr[data-row=session]")].map((row) => [row.dataset.uid, row.querySelector("input").checked,
+        row.querySelector("input") === document.activeElement])"""
+    with following(served, browser, "sessions", READY["sessions"]) as one:
+        one.tab.click("th button:text('Session')")
+        one.tab.check(f"tr[data-row=session]:has(a:text-is('{VARIED}')) input")
+        before = one.tab.evaluate(table)
+        sort = "document.querySelector('th[aria-sort=ascending]').textContent"
+        assert one.tab.evaluate(sort) == "Session" and [row[1:] for row in before].count([True, True]) == 1
+        psql(served.conninfo, f"UPDATE session SET phase = 'Finishing' WHERE name = '{VARIED}'")
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(".phase:text('Finishing')")
+        assert one.tab.evaluate(table) == before and one.tab.evaluate(sort) == "Session" and not one.said
+    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
+
+
 # --- conditions -------------------------------------------------------------------
 
 @pytest.fixture
