@@ -13,7 +13,7 @@ import { moreSection } from "./more.js";
 import { chosen, enoughFor, placeChoice, places } from "./places.js";
 import { qualityTable } from "./quality.js";
 import { choose, link, read } from "./state.js";
-import { timelineSection } from "./timeline.js";
+import { timelinePart } from "./timeline.js";
 import { gap, moment } from "./values.js";
 
 const OVER = ["Succeeded", "Failed"];
@@ -42,14 +42,15 @@ function draw(spot, one, told, quality, query, kept) {
     jobTable(now.job), figureSection(now, query, kept), boundSection(now, kept), qualityTable(ours, kept));
 }
 
-/** Whether there is a process to show a timeline of. */
+/** Whether there is a process that something is known of. */
 const seen = (one) => one.pods.some((pod) => pod.processes.length);
 
 /** `asked`: {namespace, session, session_uid}. Goes on reading while it runs. */
 export async function showSession(main, asked, signal) {
   const kept = {};
   const head = element("div"), trouble = element("div"), spot = element("div", {}, element("p", {}, "Reading …")), below = element("div");
-  replace(main, head, trouble, spot, below);
+  const timeline = timelinePart(signal);
+  replace(main, head, trouble, spot);
   let before = null;
   let layers = null;
   const look = async () => {
@@ -65,7 +66,9 @@ export async function showSession(main, asked, signal) {
       keeping(spot, () => draw(spot, one, told, quality, read().query, kept));
       if (before) announce("The values are newer now.");
     }
-    if (!before || (!seen(before) && seen(one))) replace(below, timelineSection(one, signal), moreSection(one, signal));
+    if (!before) main.append(timeline.element, below);
+    timeline.look(one);
+    if (!before || (!seen(before) && seen(one))) replace(below, moreSection(one, signal));
     before = one;
     return OVER.includes(one.session_phase) && newest === layers; // else the last values are still to be drawn
   };

@@ -1,11 +1,14 @@
 // When what ran in one step: steps that were kept one by one, of one process.
 import { timeline } from "./api.js";
 import { axis, chart, css, SERIES } from "./chart.js";
-import { choice, element, replace, section, visible } from "./dom.js";
+import { button, choice, element, replace, section, visible } from "./dom.js";
+import { keeping } from "./keep.js";
 import { sortable } from "./table.js";
 import { rounded, value } from "./values.js";
 
 const NS = 1e6; // in a ms
+const FIRST = 20; // steps that are read at first
+const MORE = 100; // and each time that more are asked for
 const LEGEND = 24; // modules of it at most
 const LANES = ["forward", "recompute", "inference", "backward", "optimizer", "zero_grad", "data", "communication", "other"];
 
@@ -101,31 +104,80 @@ function stepChart(step) {
   return element("div", {}, chart(`Step ${step.step}`, summary, (width) => options(step, width), () => numbers(step)), legend(step.intervals), facts);
 }
 
-/** Read when it is asked for: it is large. */
-export function timelineSection(session, signal) {
-  const spot = element("div");
-  const processes = session.pods.flatMap((pod) => pod.processes.map((process) => ({ key: `${pod.pod_uid} ${process}`, pod, process,
-    name: `${pod.pod_name}, process ${process}` })));
-  const show = async (key) => {
-    const found = processes.find((one) => one.key === key) || processes[0];
-    replace(spot, element("p", {}, "Reading …"));
+const labelOf = (step) => `step ${step.step}, capture ${step.capture}`;
+
+/** How many steps are there to choose from, and what reads more. */
+function countOf(n, more, onmore) {
+  if (!more) return [`All ${n} steps that were kept one by one.`];
+  return [`The first ${n} steps that were kept one by one. `, button("Read more of them", onmore)];
+}
+
+/** The steps of one process, read page by page: {element, look()}; look() reads what has come since. */
+function stepsOf(session, { pod, process }, signal) {
+  const place = element("div", {}, element("p", {}, "Reading …")), trouble = element("div"), count = element("p", { class: "hint" }), shown = element("div");
+  const pages = [];
+  let drawn = "", reading = false;
+  const steps = () => pages.flatMap((page) => page.items);
+  const draw = (n) => {
+    const step = steps()[Number(n)];
+    const now = JSON.stringify(step);
+    if (now !== drawn) keeping(shown, () => replace(shown, stepChart(step)));
+    drawn = now;
+  };
+  const chooser = choice("Step", [], "", draw);
+  const select = chooser.querySelector("select");
+  const told = () => {
+    const all = steps();
+    if (!all.length) return replace(place, element("p", { class: "gap" }, "No step was kept one by one, or they have gone with the session's activity."));
+    if (!select.length) replace(place, element("div", { class: "controls" }, chooser, count), shown);
+    const before = select.length;
+    select.append(...all.slice(before).map((one, n) => element("option", { value: String(before + n) }, labelOf(one))));
+    keeping(count, () => replace(count, ...countOf(all.length, pages.at(-1).continue, () => ask(pages.length))));
+    return draw(select.value);
+  };
+  const ask = async (n) => {
+    if (reading) return;
+    reading = true;
     try {
-      const page = await timeline(session, { limit: 20, pod: found?.pod.pod_uid, process: found?.process }, signal);
-      replace(spot, ...steps(page));
+      const page = await timeline(session, { limit: n ? MORE : FIRST, pod: pod.pod_uid, process, continue: pages[n - 1]?.continue }, signal);
+      replace(trouble);
+      if (page === pages[n]) return;
+      pages[n] = page;
+      told();
     } catch (error) {
-      if (!signal.aborted) replace(spot, element("p", { class: "problem" }, error.message));
+      if (signal.aborted) return;
+      replace(trouble, element("p", { class: "problem" }, error.message));
+      if (!pages.length) replace(place);
+    } finally {
+      reading = false;
     }
   };
-  const steps = (page) => {
-    if (!page.items.length) return [element("p", { class: "gap" }, "No step was kept one by one, or they have gone with the session's activity.")];
-    const place = element("div");
-    const draw = (number) => replace(place, stepChart(page.items.find((one) => String(one.step) === number)));
-    draw(String(page.items[0].step));
-    return [element("div", { class: "controls" }, choice("Step", page.items.map((one) => [String(one.step), `step ${one.step}, capture ${one.capture}`]),
-      String(page.items[0].step), draw)), place];
+  const look = () => {
+    if (!pages.at(-1)?.continue) ask(Math.max(0, pages.length - 1)); // else what has come is on a page that was not asked for
   };
-  if (processes.length) show(processes[0].key);
-  else replace(spot, element("p", { class: "gap" }, "No process was seen yet."));
-  return section("Timeline of a step", processes.length > 1 && element("div", { class: "controls" },
-    choice("Process", processes.map((one) => [one.key, one.name]), processes[0].key, show)), spot);
+  return { element: element("div", {}, trouble, place), look };
+}
+
+const processesOf = (session) => session.pods.flatMap((pod) => pod.processes.map((process) => ({ key: `${pod.pod_uid} ${process}`, pod, process,
+  name: `${pod.pod_name}, process ${process}` })));
+
+/** {element, look(session)}: look() shows what has come since. Steps are read of one process at a time: they are large. */
+export function timelinePart(signal) {
+  const whose = element("div"), spot = element("div", {}, element("p", { class: "gap" }, "No process was seen yet."));
+  let now = null, known = "";
+  const look = (session) => {
+    const processes = processesOf(session);
+    const keys = JSON.stringify(processes.map((one) => one.key));
+    const show = (key) => {
+      now = { key, steps: stepsOf(session, processes.find((one) => one.key === key), signal) };
+      replace(spot, now.steps.element); // an answer that is late is of one that has gone
+      now.steps.look();
+    };
+    if (keys !== known && processes.length > 1)
+      keeping(whose, () => replace(whose, element("div", { class: "controls" }, choice("Process", processes.map((one) => [one.key, one.name]), now?.key ?? processes[0].key, show))));
+    known = keys;
+    if (now) now.steps.look();
+    else if (processes.length) show(processes[0].key);
+  };
+  return { element: section("Timeline of a step", whose, spot), look };
 }

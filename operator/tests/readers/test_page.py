@@ -947,6 +947,77 @@ def test_newer_sessions_come_while_one_chooses(served, browser):
     psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
 
 
+# --- the timeline -----------------------------------------------------------------
+
+CHOICES = """(label) => [...[...document.querySelectorAll("label")].find((one) => one.textContent === label).nextElementSibling.options]
+    .map((one) => one.textContent)"""
+
+
+def steps_of(served, name, process):
+    at = f"/api/v1/namespaces/local/sessions/{name}/timeline"
+    page = served.api(f"{at}?process={process}&limit=100")
+    assert "continue" not in page
+    return page["items"]
+
+
+def test_all_steps_of_a_timeline_can_be_chosen(served, page):
+    """Page by page; how many are there is told, and of what is asked for last is what is shown, whichever answer is first."""
+    steps = steps_of(served, "made", 0)
+    assert len(steps) > 20 and steps[-1]["step"] != steps_of(served, "h200", 0)[0]["step"]
+    open_view(served, page, "made")
+    timeline = page.tab.locator("section:has(h2:text('Timeline of a step'))")
+    assert len(page.tab.evaluate(CHOICES, "Step")) == 20 and "The first 20 steps" in timeline.inner_text()
+    page.tab.click("button:text('Read more of them')")
+    page.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
+    assert page.tab.evaluate(CHOICES, "Step") == [f"step {one['step']}, capture {one['capture']}" for one in steps]
+    last = steps[-1]
+    page.tab.select_option("select:near(:text-is('Step'))", label=f"step {last['step']}, capture {last['capture']}")
+    assert page.tab.get_attribute("[data-row=step] [data-column=duration_ns]", "data-value") == str(last["duration_ns"])
+
+
+INTERVALS = "[...document.querySelectorAll('[data-row=interval] [data-column=duration_ns]')].map((one) => Number(one.dataset.value))"
+
+
+def test_of_timelines_the_last_choice_is_shown(served, page):
+    """Though the answer for the one before it is the later one."""
+    wanted, other = ([one["duration_ns"] for one in steps_of(served, "made", process)[0]["intervals"]] for process in range(2))
+    assert sorted(wanted) != sorted(other)
+    kept = []
+    open_view(served, page, "made")
+    page.tab.route("**/timeline*process=1*", lambda route: kept.append(route))
+    chosen = "select:near(:text-is('Process'))"
+    first, second = page.tab.evaluate(CHOICES, "Process")
+    page.tab.select_option(chosen, label=second)
+    page.tab.select_option(chosen, label=first)
+    page.tab.wait_for_selector("[data-row=step]")
+    with page.tab.expect_response("**/timeline*process=1*"):
+        kept[0].continue_()
+    page.tab.wait_for_load_state("networkidle")
+    page.tab.unroute("**/timeline*process=1*")
+    open_all(page)
+    assert sorted(page.tab.evaluate(INTERVALS)) == sorted(wanted)
+
+
+def test_steps_of_a_session_that_runs_come_by_themselves(served, browser):
+    """And what was chosen stays."""
+    of = f"session_uid = (SELECT uid FROM session WHERE name = '{VARIED}')"
+    steps = steps_of(served, VARIED, 0)
+    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'; CREATE TABLE later AS SELECT * FROM activity WHERE {of} "
+                          f"AND end_ns > {steps[-1]['start_ns']}; DELETE FROM activity a USING later l WHERE a = l")
+    before = steps_of(served, VARIED, 0)
+    assert 1 < len(before) < len(steps) <= 20
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        one.tab.wait_for_selector("[data-row=step]")
+        assert len(one.tab.evaluate(CHOICES, "Step")) == len(before)
+        one.tab.select_option("select:near(:text-is('Step'))", index=1)
+        psql(served.conninfo, "INSERT INTO activity SELECT * FROM later; DROP TABLE later")
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
+        assert len(one.tab.evaluate(CHOICES, "Step")) == len(steps) and not one.said
+        assert one.tab.get_attribute("[data-row=step]", "data-step") == str(before[1]["step"])
+    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
+
+
 # --- conditions -------------------------------------------------------------------
 
 @pytest.fixture
