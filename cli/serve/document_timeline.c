@@ -3,10 +3,11 @@
 #include "cli/recording/recording.h"
 #include "common/cleanup.h"
 
-enum { STEPS = 100, INTERVALS = 20000 };
+enum { INTERVALS = 20000 };
 
 typedef struct reading {
     int64_t process; /* -1: that of the first step */
+    size_t from, limit, seen;
     json_t *steps;
     json_t *processes;
 } reading;
@@ -23,9 +24,9 @@ static json_t *known(int64_t value)
 
 static int add_step(reading *r, const pp_wire_batch *b, const pp_wire_step *s)
 {
-    if (json_array_size(r->steps) >= STEPS)
-        return 0;
     r->process = b->process.id;
+    if (r->seen++ < r->from || json_array_size(r->steps) >= r->limit)
+        return 0;
     return json_array_append_new(
         r->steps,
         json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:[]}", "step", (json_int_t)s->number,
@@ -79,17 +80,17 @@ static int take_intervals(void *user, const pp_wire_batch *b, pp_error *err)
     return 0;
 }
 
-json_t *pp_document_timeline(const char *folder, int64_t process, int64_t *ret_process,
-                             pp_error *err)
+json_t *pp_document_timeline(const char *folder, pp_timeline_page *page, pp_error *err)
 {
-    reading r = {.process = process, .steps = json_array()};
-    *ret_process = -1;
+    reading r = {
+        .process = page->process, .from = page->from, .limit = page->limit, .steps = json_array()};
     if (!r.steps || pp_recording_batches(folder, take_steps, &r, err) < 0 ||
         pp_recording_batches(folder, take_intervals, &r, err) < 0) {
         json_decref(r.steps);
         return NULL;
     }
-    *ret_process = json_array_size(r.steps) ? r.process : -1;
+    page->process = json_array_size(r.steps) ? r.process : -1;
+    page->more = r.seen > r.from + json_array_size(r.steps);
     return r.steps;
 }
 

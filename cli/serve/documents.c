@@ -119,17 +119,22 @@ static json_t *session(const one *o, pp_error *err)
 
 /* ---- below a session ---- */
 
-static json_t *timeline(const one *o, int64_t process, pp_error *err)
+/* What follows is asked for by how many steps are before it. */
+static json_t *timeline(const one *o, const pp_document_query *query, pp_error *err)
 {
-    int64_t of = -1;
+    pp_timeline_page page = {query->process, query->from, query->limit, false};
     json_t *steps =
-        has_batches(o->folder) ? pp_document_timeline(o->folder, process, &of, err) : json_array();
+        has_batches(o->folder) ? pp_document_timeline(o->folder, &page, err) : json_array();
     json_t *made = steps ? head(o) : NULL;
     if (!made) {
         json_decref(steps);
         return NULL;
     }
-    (void)json_object_set_new(made, "process", of < 0 ? json_null() : json_integer(of));
+    (void)json_object_set_new(made, "process",
+                              page.process < 0 ? json_null() : json_integer(page.process));
+    if (page.more)
+        (void)json_object_set_new(made, "continue",
+                                  json_sprintf("%zu", page.from + json_array_size(steps)));
     (void)json_object_set_new(made, "items", steps);
     return made;
 }
@@ -171,8 +176,7 @@ static json_t *of_session(const pp_documents *all, const char *path, const pp_do
         return NULL;
     if (!*below)
         return session(&o, err);
-    return strcmp(below, "timeline") == 0 ? timeline(&o, query->process, err)
-                                          : rows(&o, below, err);
+    return strcmp(below, "timeline") == 0 ? timeline(&o, query, err) : rows(&o, below, err);
 }
 
 /* ---- patterns ---- */

@@ -21,6 +21,7 @@ typedef struct pp_documents {
 typedef struct pp_document_query {
     char uid[24];
     int64_t process;
+    size_t from, limit; /**< of a timeline's steps, as pp_timeline_page has them */
 } pp_document_query;
 
 /** The document of a path below /api/v1/, decoded; a new reference. NULL: there is none, or, where

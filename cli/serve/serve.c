@@ -1,5 +1,6 @@
 #include "cli/serve/serve.h"
 
+#include "cli/serve/document_timeline.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "page/assets.h"
@@ -83,14 +84,20 @@ static int write_piece(struct lws *wsi)
 static void read_query(struct lws *wsi, pp_document_query *ret)
 {
     char part[64];
-    *ret = (pp_document_query){.process = -1};
+    *ret = (pp_document_query){.process = -1, .limit = PP_TIMELINE_STEPS};
     for (int i = 0; lws_hdr_copy_fragment(wsi, part, sizeof part, WSI_TOKEN_HTTP_URI_ARGS, i) >= 0;
          i++) {
         if (strncmp(part, "uid=", 4) == 0)
             (void)snprintf(ret->uid, sizeof ret->uid, "%s", part + 4);
         else if (strncmp(part, "process=", 8) == 0)
             ret->process = strtol(part + 8, NULL, 10);
+        else if (strncmp(part, "continue=", 9) == 0)
+            ret->from = strtoul(part + 9, NULL, 10);
+        else if (strncmp(part, "limit=", 6) == 0)
+            ret->limit = strtoul(part + 6, NULL, 10);
     }
+    if (ret->limit == 0 || ret->limit > PP_TIMELINE_STEPS)
+        ret->limit = PP_TIMELINE_STEPS;
 }
 
 static int serve_document(struct lws *wsi, const pp_documents *all, const char *path)

@@ -141,9 +141,20 @@ def test_the_timeline_is_that_of_the_batches(at):
     assert document(at, "namespaces/local/sessions/one%20run/timeline?process=1")["items"] == []
 
 
+def test_a_timeline_goes_on_where_its_page_ends(at):
+    of, told, more = "namespaces/local/sessions/one%20run/timeline?limit=25", [], ""
+    while more is not None:
+        page = document(at, f"{of}{more and '&continue=' + more}")
+        assert page["process"] == 0 and 0 < len(page["items"]) <= 25
+        told += page["items"]
+        more = page.get("continue")
+    assert told == document(at, "namespaces/local/sessions/one%20run/timeline?limit=5000")["items"] and len(told) == folder.STEPS
+
+
 def test_the_pattern_is_that_of_the_results(at):
     head = document(at, "namespaces/local/patterns")["items"][0]
-    whole = document(at, "namespaces/local/patterns/one%20run")
+    whole = document(at, f"namespaces/local/patterns/{head['pattern']}")
+    assert document(at, "namespaces/local/patterns/one%20run") == whole
     assert {name: whole[name] for name in head} == head
     assert whole["gpus"] == 1  # as the database counts: what names no GPU beside one that is named is none
     assert (whole["bound"], whole["lead"], whole["lead_stderr"], whole["step_ns"], whole["step_ns_stderr"], whole["idle"], whole["busy"]) == (
