@@ -97,7 +97,7 @@ json_t *pp_document_pattern(const pp_training *training, const char *uid)
     json_t *models = json_object_get(of, "models");
     json_t *whole = json_pack(
         "{s:s, s:s, s:s, s:s, s:O?, s:i, s:I, s:O?, s:O?, s:s, s:i, s:i, s:O?, s:O?, s:o, s:b}",
-        "namespace", "local", "pattern", training->name, "workload_kind", "Run", "workload_name",
+        "namespace", "local", "pattern", uid, "workload_kind", "Run", "workload_name",
         training->name, "bound", json_object_get(of, "bound"), "sessions", 1, "gpus",
         count_gpus(training->results), "steps", json_object_get(of, "steps"), "last_finished",
         json_object_get(training->results, "finished"), "last_session", uid,

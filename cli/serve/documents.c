@@ -193,9 +193,15 @@ static json_t *list_patterns(const pp_documents *all)
     return json_pack("{s:o}", "items", items);
 }
 
+/* By its run's UID, as lists call it; or by its name, which several may have. */
 static json_t *pattern(const pp_documents *all, const char *name)
 {
     one o;
+    for (size_t i = 0; i < all->n; i++) {
+        o = number(all, i);
+        if (strcmp(name, o.uid) == 0)
+            return pp_document_pattern(o.training, o.uid);
+    }
     return find(all, name, strlen(name), "", &o) ? pp_document_pattern(o.training, o.uid) : NULL;
 }
 

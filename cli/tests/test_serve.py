@@ -166,6 +166,19 @@ def test_the_pattern_is_that_of_the_results(at):
     assert (metric["metric"], metric["source"], metric["mean"], metric["mean_stderr"], metric["p50"]) == ("sm_active", "layers", 0.75, 0.0625, None)
 
 
+def test_patterns_of_folders_of_one_name_are_their_own(tmp_path):
+    """As of a/results and b/results."""
+    places = []
+    for each, bound in (("a", "Memory"), ("b", "FP32")):
+        (tmp_path / each).mkdir()
+        places.append(folder.write(tmp_path / each / "results", {**RESULTS, "pattern": {**PATTERN, "bound": bound}}))
+    with serving("--serve=0", *places) as one:
+        told = document(one, "namespaces/local/patterns")["items"]
+        assert [(each["workload_name"], each["last_session"], each["bound"]) for each in told] == [
+            ("results", "run-1", "Memory"), ("results", "run-2", "FP32")]
+        assert [document(one, f"namespaces/local/patterns/{each['pattern']}")["bound"] for each in told] == ["Memory", "FP32"]
+
+
 def test_the_page_is_served_as_by_the_operator(at):
     status, headers, body = get(at, "/page/")
     assert status == 200 and b"<title>PrecisionProbe</title>" in body
