@@ -15,6 +15,7 @@ const STEPS = { [COUNTED]: "A step, ms", [MARKED]: "A marked step, ms" };
 const UNLIKE = { method: "the methods differ", source: "the sources differ", basis: "one is a mean over busy, the other over elapsed time" };
 const FEW_CAPTURES = 3;
 const LONG_NS = 1e10; // longer than what is alike in a capture lasts
+const MOST_GPUS = 16; // of a session, up to which all of them are read
 const SAME_PEAK = 0.005; // of a peak, by which two of GPUs of one model may differ
 const nameOfWhat = (what) => TIMES[what] || STEPS[what] || metricName(what);
 
@@ -86,11 +87,11 @@ function oneStep(found) {
   return found.filter((one) => one !== left);
 }
 
-/** What changed between two places, and what of it is more than noise. */
+/** What changed between two places. */
 export function compareAll(first, second) {
   const [a, b] = [itemsOf(first), itemsOf(second)];
   const other = otherGpu(first, second);
-  let found = [];
+  const found = [];
   for (const key of new Set([...a.keys(), ...b.keys()])) {
     const [x, y] = [a.get(key), b.get(key)];
     for (const what of new Set([...(x?.told.keys() || []), ...(y?.told.keys() || [])])) {
@@ -98,10 +99,40 @@ export function compareAll(first, second) {
       if (p?.mean !== null || q?.mean !== null) found.push(compared((y || x).row, what, p, q, other));
     }
   }
-  found = oneStep(found);
-  const told = found.filter((one) => one.p !== null);
+  return oneStep(found);
+}
+
+/** Marks what is more than noise, of all pairs of places that are compared. */
+function markAll(items) {
+  const told = items.filter((one) => one.p !== null);
   holm(told.map((one) => one.p)).forEach((marked, n) => { told[n].marked = marked; });
+}
+
+/** The second's place of the same GPU, else its first of a GPU that the first session has not; as `precisionprobe report --compare` pairs them. */
+function partnerOf(place, firsts, left) {
+  return left.find((one) => one.gpu === place.gpu)
+    || left.find((one) => one.gpu && place.gpu && !firsts.some((other) => other.gpu === one.gpu));
+}
+
+/** [first, second] of all that belong together. */
+function pairsOf(firsts, seconds) {
+  const left = [...seconds];
+  const found = [];
+  for (const a of firsts) {
+    const b = partnerOf(a, firsts, left);
+    if (!b) continue;
+    left.splice(left.indexOf(b), 1);
+    found.push([a, b]);
+  }
   return found;
+}
+
+/** The pair that is looked at, by keys that may be "", and all others that are judged with it. */
+export function family(firsts, seconds, [a, b]) {
+  const first = chosen(firsts, a);
+  const partner = pairsOf(firsts, seconds).find(([one]) => one === first)?.[1];
+  const second = seconds.find((one) => one.key === b) || partner || seconds[0];
+  return [[first, second], ...pairsOf(firsts.filter((one) => one !== first), seconds.filter((one) => one !== second))];
 }
 
 // --- what is shown ----------------------------------------------------------------
@@ -139,27 +170,27 @@ function table(items) {
     attributes: (one) => ({ "data-row": "compare", "data-kind": one.row.kind, "data-layer": one.row.layer, "data-phase": one.row.phase, "data-what": one.what }) });
 }
 
-function summary(items) {
+function summary(items, over) {
   const told = items.filter((one) => one.p !== null);
   const beyond = told.filter((one) => one.marked);
   return element("p", { class: "summary", "data-comparisons": told.length, "data-beyond": beyond.length },
-    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure at 5 % over all of them: where nothing differs, 1 time in 20 any is `
+    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure at 5 % over ${over}: where nothing differs, 1 time in 20 any is `
     + `taken for more. ${items.length - told.length} values cannot be compared. `
     + "Standard errors are of one session each: by how much two sessions of the same training differ by themselves is not in them.");
 }
 
-function list(items, only, onchoose) {
+function list(items, over, only, onchoose) {
   const whats = [...new Set(items.map((one) => one.what))].sort();
   const now = whats.includes(only) ? only : "";
   return [element("div", { class: "controls" }, choice("What", [["", "all"], ...whats.map((one) => [one, nameOfWhat(one)])], now, onchoose)),
-    summary(items), table(now ? items.filter((one) => one.what === now) : items)];
+    summary(items, over), table(now ? items.filter((one) => one.what === now) : items)];
 }
 
 /** Whether a place has a single capture, which is as good as several. */
 const isLong = ({ job }) => job?.captures === 1 && job.step_ns >= LONG_NS;
 
 /** What makes a comparison say little, though each value may be compared. */
-function strangers([{ place: a }, { place: b }], items) {
+function strangers([a, b], items) {
   const said = [];
   if (!items.some((one) => one.row.kind === "layer" && one.a && one.b)) said.push("They have no layer in common: these are different trainings, or another model.");
   if (peaksOf(a).size === 0 && peaksOf(b).size === 0) said.push("The GPUs' peaks are not known, so whether both ran on GPUs of one model is not, either.");
@@ -170,29 +201,36 @@ function strangers([{ place: a }, { place: b }], items) {
   return said.length ? element("p", { class: "problem" }, said.join(" ")) : null;
 }
 
-async function side(one, key, signal) {
-  const [whole, { items }] = await Promise.all([readSession(one, signal), rows(one, "layers", signal, enoughFor(key || ""))]);
-  const all = places(items);
-  if (!all.length) return { one: whole, all, place: null };
-  return { one: whole, all, place: chosen(all, key) };
+const countOf = (session) => session.pods.reduce((sum, pod) => sum + (pod.gpus || []).length, 0);
+
+/** What is judged together, in words. */
+function overWhat(pairs, many) {
+  if (many) return "those of this pair of GPUs alone, since there are too many to read all";
+  return pairs.length < 2 ? "all of them" : `all values of all ${pairs.length} pairs of GPUs, as \`precisionprobe report --compare\` pairs them`;
 }
 
 async function draw(spot, pair, query, signal) {
-  const sides = await Promise.all(pair.map((one, n) => side(one, query.get(`at-${"ab"[n]}`), signal)));
-  if (sides.some((one) => !one.place)) {
+  const keys = ["a", "b"].map((name) => query.get(`at-${name}`) || "");
+  const wholes = await Promise.all(pair.map((one) => readSession(one, signal)));
+  const many = wholes.some((one) => countOf(one) > MOST_GPUS);
+  const all = await Promise.all(pair.map(async (one, n) => places((await rows(one, "layers", signal, many ? enoughFor(keys[n]) : undefined)).items)));
+  if (all.some((one) => !one.length)) {
     replace(spot, element("p", {}, "One of the two has no results yet."));
     return;
   }
-  const items = compareAll(sides[0].place, sides[1].place);
-  const chooseplaces = sides.map((one, n) => placeChoice(one.one, one.all, one.place, (key) => choose(`at-${"ab"[n]}`, key)));
+  const pairs = family(...all, keys).slice(0, many ? 1 : undefined);
+  const found = pairs.map((one) => compareAll(...one));
+  markAll(found.flat());
+  const [[now], [items]] = [pairs, found];
+  const chooseplaces = now.map((one, n) => placeChoice(wholes[n], all[n], one, (key) => choose(`at-${"ab"[n]}`, key)));
   const place = element("div");
-  const show = (only) => replace(place, ...list(items, only, (next) => {
+  const show = (only) => replace(place, ...list(items, overWhat(pairs, many), only, (next) => {
     note("what", next);
     show(next);
   }));
   show(query.get("what") || "");
   replace(spot, element("div", { class: "controls" }, ...chooseplaces.filter(Boolean)),
-    element("p", { class: "hint" }, `First: ${sides[0].place.name}. Second: ${sides[1].place.name}.`), strangers(sides, items), place);
+    element("p", { class: "hint" }, `First: ${now[0].name}. Second: ${now[1].name}.`), strangers(now, items), place);
 }
 
 export async function showCompare(main, query, signal) {

@@ -11,12 +11,12 @@ export const enoughFor = (key) => (rows) => {
   return key ? last !== key && rows.some((row) => keyOf(row) === key) : last !== first;
 };
 
-/** [{key, name, rows, job}], in the API's order. */
+/** [{key, name, gpu, rows, job}], in the API's order. */
 export function places(rows) {
   const found = new Map();
   for (const row of rows) {
     const key = keyOf(row);
-    if (!found.has(key)) found.set(key, { key, name: nameOf(row.pod_name, row.gpu_uuid), rows: [], job: null });
+    if (!found.has(key)) found.set(key, { key, name: nameOf(row.pod_name, row.gpu_uuid), gpu: row.gpu_uuid, rows: [], job: null });
     const place = found.get(key);
     if (row.kind === "job") place.job = row;
     else place.rows.push(row);

@@ -422,6 +422,49 @@ def test_what_is_more_than_noise_has_two_witnesses(served, page):
     assert len(theirs) > 100 and not [key for key, p in theirs.items() if not math.isclose(p, ps[key], rel_tol=1e-6)]
 
 
+def shifted(from_, place):
+    """The same results, each mean off by some of its standard errors."""
+    some = random.Random(3)
+    told = json.loads((from_ / "results.json").read_text())
+    for gpu in told["gpus"]:
+        for item in gpu["items"]:
+            for metric in item["metrics"].values():
+                if metric.get("mean") is not None and metric.get("standardError"):
+                    metric["mean"] += some.uniform(0, 7) * metric["standardError"]
+    place.mkdir()
+    (place / "results.json").write_text(json.dumps(told))
+    return place
+
+
+def test_pairs_of_gpus_are_judged_together(served, browser, tmp_path):
+    """What is more than noise of each pair of GPUs is what `precisionprobe report --compare` marks, which is by all values of all."""
+    folders = [served.folders["made"], shifted(served.folders["made"], tmp_path / "other")]
+    cli, marks = conftest.needed("PP_CLI"), {}
+    told = json.loads(subprocess.run([cli, "report", "--format=json", f"--compare={folders[1]}", str(folders[0])], capture_output=True, check=True,
+                                     timeout=120).stdout)["items"]
+    for one in told:
+        if one["p"] is not None:
+            kind = "job" if one["quantity"] in STEPS else one["kind"]
+            marks.setdefault(one["gpu_uuid"], {})[kind, one["layer"], one["phase"], one["quantity"]] = (one["more_than_noise"], one["p"])
+    own = {gpu: holm([p for _, p in rows.values()]) for gpu, rows in marks.items()}
+    assert len(marks) == 2 and {gpu: sum(marked for marked, _ in rows.values()) for gpu, rows in marks.items()} != own
+    with subprocess.Popen([cli, "report", "--serve=0", *map(str, folders)], stdout=subprocess.PIPE, text=True) as child:
+        try:
+            with contextlib.closing(Page(browser, child.stdout.readline().strip())) as one:
+                pair = "&".join(f"{side}={quoted(f'local/{folder_.name}/run-{n}')}" for n, (side, folder_) in enumerate(zip("ab", folders), 1))
+                for gpu, rows in marks.items():
+                    one.show(f"compare?{pair}&at-a={quoted(f'run-1 {gpu}')}", READY["compare"])
+                    one.tab.wait_for_selector(f".hint:has-text('First: made, {gpu}. Second: other, {gpu}.')")
+                    open_all(one)
+                    shown = {(row["kind"], row["layer"], row["phase"], row["what"]): row["word"] != "no"
+                             for row in one.tab.evaluate(COMPARED) if row.get("p") is not None}
+                    assert shown == {key: marked for key, (marked, _) in rows.items()}
+                assert not one.said and "all 2 pairs of GPUs" in one.tab.inner_text(".summary")
+        finally:
+            child.terminate()
+            assert child.wait(30) == 0
+
+
 def test_the_pages_statistics(served, page):
     """Of values that no session has: of tails, and of sets in which a simpler rule than Holm's would mark others."""
     zs = [n / 8 for n in range(300)]
