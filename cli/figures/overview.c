@@ -94,10 +94,17 @@ void pp_figure_overview(const pp_figure_job *jobs, size_t n, FILE *to)
 /* Names come from anybody: what Markdown would heed is escaped. */
 static void put_text(FILE *to, const char *text)
 {
-    for (; *text; text++) {
+    while (*text) {
+        size_t n = 1;
+        while (((unsigned char)text[n] & 0xc0) == 0x80)
+            n++;
         if (strchr("\\`*_{}[]()<>#+!|&", *text))
             (void)fputc('\\', to);
-        (void)fputc(pp_text_is_control(text) ? '?' : *text, to);
+        if (pp_text_is_control(text))
+            (void)fputc('?', to);
+        else
+            (void)fwrite(text, 1, n, to);
+        text += n;
     }
 }
 

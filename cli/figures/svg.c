@@ -28,6 +28,13 @@ static size_t length_of(const char *text)
     return n;
 }
 
+/* Whether these bytes are all of a character: a long name may have been cut within one. */
+static bool is_whole(const char *text, size_t n)
+{
+    const unsigned char c = (unsigned char)*text;
+    return n == (c < 0xc0 ? 1u : c < 0xe0 ? 2u : c < 0xf0 ? 3u : 4u);
+}
+
 void pp_svg_escape(FILE *to, const char *text)
 {
     static const char special[] = "&<>\"'";
@@ -39,7 +46,7 @@ void pp_svg_escape(FILE *to, const char *text)
             (void)fputs(names[found - special], to);
         else if (pp_text_is_control(text))
             (void)fputc('?', to);
-        else
+        else if (is_whole(text, n))
             (void)fwrite(text, 1, n, to);
         text += n;
     }

@@ -123,6 +123,19 @@ def test_hostile_names_are_text(tmp_path):
     assert "| a\\|b |" in (tmp_path / "out/jobs.md").read_text()
 
 
+def test_names_stay_utf8(tmp_path):
+    """Controls of several bytes, and a name that is cut within a character."""
+    names = ["turned \u202e \u0085 \u2066", "a" + "é" * 120]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_bytes((RECORDINGS / "demo/results.json").read_bytes())
+    assert figures(tmp_path / "out", *(tmp_path / name for name in names)).returncode == 0
+    texts = {file.name: file.read_bytes().decode() for file in (tmp_path / "out").iterdir()}
+    assert all(told in texts["jobs.md"] for told in ("| turned ? ? ? |", f"| {names[1]} |")) and f"a{'é' * 99}: GPUUtil" in texts["jobs.svg"]
+    for text in texts.values():
+        assert "\u202e" not in text and "\u0085" not in text
+
+
 def test_bad_input(tmp_path):
     (tmp_path / "none.json").write_text('{"items": []}')
     (tmp_path / "other.json").write_text('{"a": 1}')
