@@ -108,7 +108,9 @@ function drawBars(u, series, colours) {
     }
     const y = u.valToPos(told.mean, "y", true);
     ctx.fillStyle = colours[k];
+    ctx.globalAlpha = told.group ? 0.45 : 1;
     ctx.fillRect(x, Math.min(y, zero), Math.max(1, width - 1), Math.max(1, Math.abs(zero - y)));
+    ctx.globalAlpha = 1;
     ctx.strokeStyle = css("--ink");
     if (told.stderr !== null && width > 3) drawError(u, x + width / 2, told.mean, told.stderr);
   }));
@@ -119,7 +121,7 @@ function drawBars(u, series, colours) {
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 
 /**
- * Bars in groups: `names` of the groups, `series` [{name, values: [{mean, stderr} or null]}]. The x axis can be zoomed by
+ * Bars in groups: `names` of the groups, `series` [{name, values: [{mean, stderr, group} or null]}]; `group`: whose value it is in truth. The x axis can be zoomed by
  * dragging; a double click shows all again.
  */
 export function bars({ what, names, series, unit, height = 300 }) {
@@ -137,7 +139,7 @@ export function bars({ what, names, series, unit, height = 300 }) {
     axis({ label: unit, size: 56 })],
     series: [{ label: what, value: (u, place) => shown[place] ?? "" },
       ...series.map((one, k) => ({ label: visible(one.name), stroke: colours[k], fill: colours[k], paths: () => null, points: { show: false },
-        value: (u, told, of, place) => (place === null ? "" : told === null ? "not measured" : rounded(told)) }))],
+        value: (u, told, of, place) => (place === null ? "" : told === null ? "not measured" : `${one.values[place]?.group ? "group " : ""}${rounded(told)}`) }))],
     cursor: { drag: { x: true, y: false }, y: false },
     hooks: { draw: [(u) => drawBars(u, series, colours)] },
   }, [names.map((_, place) => place), ...series.map((one) => one.values.map((told) => (told ? told.mean : null)))]];

@@ -5,7 +5,7 @@ import { shortened } from "./names.js";
 import { metricsOf } from "./places.js";
 import { note } from "./state.js";
 import { sortable } from "./table.js";
-import { estimate, gap, metricName, rounded } from "./values.js";
+import { level, levelOf, metricName, rounded } from "./values.js";
 
 const PHASES = ["forward", "backward"];
 const MOST = 30;
@@ -30,16 +30,12 @@ function costliest(layers, most) {
   return layers.filter((one) => one.ms >= least).slice(0, most);
 }
 
-const told = (layer, phase, metric) => {
-  const one = layer[phase]?.metrics[metric];
-  return one && one.mean !== null ? one : null;
-};
+const told = (layer, phase, metric) => levelOf(layer[phase]?.metrics[metric]);
 
 function numbers(layers, metric, kept) {
   const column = (phase) => ({ name: phase, title: phase, number: true, order: (layer) => told(layer, phase, metric)?.mean ?? null,
     cell: (layer) => {
-      const one = layer[phase]?.metrics[metric];
-      const made = one && one.mean !== null ? estimate(one, "mean", "stderr", one.unit) : gap(one?.reason || "no such phase ran");
+      const made = level(layer[phase]?.metrics[metric], "no such phase ran");
       made.setAttribute("data-phase", phase);
       return made;
     } });
@@ -52,14 +48,15 @@ function numbers(layers, metric, kept) {
 
 /** Bars are in per cent where the metric is a share: the page's only other unit, and the table has the API's. */
 const inBars = (one) => (one === null ? null : one.unit === "share of 1"
-  ? { mean: 100 * one.mean, stderr: one.stderr === null ? null : 100 * one.stderr } : { mean: one.mean, stderr: one.stderr });
+  ? { ...one, mean: 100 * one.mean, stderr: one.stderr === null ? null : 100 * one.stderr } : one);
 
 function figure(title, layers, all, metric, kept) {
   const names = shortened(layers.map((one) => one.layer));
   const unit = all.flatMap((one) => PHASES.map((phase) => one[phase]?.metrics[metric]?.unit)).find(Boolean) || "";
   const lacking = layers.flatMap((one) => PHASES.filter((phase) => !told(one, phase, metric))).length;
+  const ofGroups = layers.flatMap((one) => PHASES.filter((phase) => told(one, phase, metric)?.group)).length;
   const summary = `${layers.length === all.length ? `All ${all.length} layers` : `The ${layers.length} of ${all.length} layers that take most time`}, `
-    + `forward and backward, with standard errors.${lacking ? ` Crosses: not measured (${lacking}).` : ""}`;
+    + `forward and backward, with standard errors.${lacking ? ` Crosses: not measured (${lacking}).` : ""}${ofGroups ? ` Paler: the value of a group, known only together with others (${ofGroups}).` : ""}`;
   const series = PHASES.map((phase) => ({ name: phase, values: layers.map((one) => inBars(told(one, phase, metric))) }));
   const make = bars({ what: "Layer", names: layers.map((one) => names.get(one.layer)), series, unit: unit === "share of 1" ? "percent" : unit });
   return chart(title, summary, make, () => numbers(layers, metric, kept));

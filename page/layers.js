@@ -7,7 +7,7 @@ import { isLengthened, itemAttributes, lackingMetrics, metricsOf } from "./place
 import { sureness } from "./quality.js";
 import { note } from "./state.js";
 import { drawn, scrolling, sortedBy } from "./table.js";
-import { estimate, gap, metricName, share, sum, value } from "./values.js";
+import { estimate, gap, level, levelOf, metricName, share, sum, value } from "./values.js";
 
 const AT_FIRST = 80; // rows: what is open at first, and shown of a flat table
 const AT_ONCE = 40; // layers below one name
@@ -15,20 +15,8 @@ const DEPTHS = 12; // that page.css indents
 
 const unitOf = (rows, metric) => rows.find((row) => row.metrics[metric])?.metrics[metric].unit || "";
 
-/** A layer's value, or that of the group which only together has one. */
 function metricCell(row, metric) {
-  const told = row.metrics[metric];
-  if (!told) return gap("it was not asked for");
-  if (told.mean !== null) return marked(estimate(told, "mean", "stderr", told.unit), metric);
-  if (told.group_mean !== null) {
-    const made = marked(estimate(told, "group_mean", "group_stderr", told.unit), metric);
-    made.prepend(element("abbr", { title: `only together with others: ${told.group_name}` }, "group "));
-    return made;
-  }
-  return gap(told.reason);
-}
-
-function marked(made, metric) {
+  const made = level(row.metrics[metric], "it was not asked for");
   made.setAttribute("data-metric", metric);
   return made;
 }
@@ -55,7 +43,7 @@ function classCell(row) {
 function columnsOf(rows, quality) {
   const metrics = metricsOf(rows).map((metric) => ({ name: metric, title: metricName(metric), number: true, metric,
     note: sureness(quality, metric, unitOf(rows, metric)) || "its quality is not told",
-    cell: (row) => metricCell(row, metric), order: (row) => row.metrics[metric]?.mean ?? null }));
+    cell: (row) => metricCell(row, metric), order: (row) => levelOf(row.metrics[metric])?.mean ?? null }));
   const plain = (name, title, cell, note) => ({ name, title, number: true, cell, note, order: (row) => row[name] });
   return [
     { name: "layer", title: "Layer", cell: itemName, order: itemName },

@@ -76,6 +76,23 @@ export function estimate(row, mean, stderr, unit, reason) {
   return made;
 }
 
+/** Of a metric's value, or, where it has none of its own, of that of the group which only together has one; null: neither. */
+export function levelOf(told) {
+  if (!told || (told.mean === null && (told.group_mean ?? null) === null)) return null;
+  return told.mean !== null ? { mean: told.mean, stderr: told.stderr ?? null, unit: told.unit, group: "" }
+    : { mean: told.group_mean, stderr: told.group_stderr ?? null, unit: told.unit, group: told.group_name };
+}
+
+/** The same for a table. */
+export function level(told, lacking) {
+  const found = levelOf(told);
+  if (!found) return gap(told?.reason || lacking);
+  if (!found.group) return estimate(told, "mean", "stderr", told.unit);
+  const made = estimate(told, "group_mean", "group_stderr", told.unit);
+  made.prepend(element("abbr", { title: `only together with others: ${found.group}` }, "group "));
+  return made;
+}
+
 /** What the page has made of columns that the API tells: how, says its title. `error`: null where it is not known. */
 export function quotient(made, how, unit, error) {
   const told = element("span", { class: "estimate", "data-made": how, "data-quotient": made, title: `${made}, ${how}` }, text(made, unit, digitsBy(made, error)));

@@ -313,6 +313,52 @@ def test_sums_of_groups_are_those_of_their_rows(served, page):
             assert math.isclose(told, math.fsum(own), rel_tol=1e-12), (group, column)
 
 
+@contextlib.contextmanager
+def reported(browser, *folders):
+    """The page as a report serves it, of the folders' results."""
+    command = [conftest.needed("PP_CLI"), "report", "--serve=0", *map(str, folders)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            with contextlib.closing(Page(browser, child.stdout.readline().strip())) as one:
+                yield one
+                assert not one.said
+        finally:
+            child.terminate()
+            assert child.wait(30) == 0
+
+
+def test_values_of_groups_are_drawn_and_sorted(served, browser, tmp_path):
+    """Where a layer has none of its own; they are called the group's."""
+    told = json.loads((served.folders["h200"] / "results.json").read_text())
+    items = [item for item in told["gpus"][0]["items"] if item["kind"] == "layer"]
+    item = max(items, key=lambda one: one["millisecondsPerStep"])
+    item["metrics"]["SMActive"].update(mean=None, standardError=None, group="two that <b>overlap</b>", groupMean=0.9999, groupStandardError=0.0125)
+    key = (item["layer"], item["phase"])
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/results.json").write_text(json.dumps(told))
+    figure = "figure[data-figure='2b: SMActive']"
+    with reported(browser, tmp_path / "one") as one:
+        one.show("session/local/one?view=flat&sort=sm_active", READY["session"])
+        first = one.tab.evaluate("""(() => { const row = document.querySelector(".scrolls[aria-label=Layers] tr[data-row=item]");
+            const cell = row.querySelector("[data-metric=sm_active]");
+            return [row.dataset.layer, row.dataset.phase, cell.textContent, cell.querySelector("abbr")?.title]; })()""")
+        assert first == [*key, "group 99.99 % ± 1.3 %", "only together with others: two that <b>overlap</b>"]
+        lacking = [phase for layer in {each["layer"] for each in items} for phase in ("forward", "backward")
+                   if (layer, phase) != key and not [each for each in items if (each["layer"], each["phase"]) == (layer, phase)
+                                                     and each["metrics"]["SMActive"]["mean"] is not None]]
+        caption = one.tab.inner_text(f"{figure} figcaption")
+        assert "Paler: the value of a group, known only together with others (1)." in caption and f"not measured ({len(lacking)})" in caption
+        one.tab.click(f"{figure} summary")
+        cell = one.tab.locator(f"{figure} tr[data-layer='{key[0]}'] [data-phase={key[1]}]")
+        assert cell.inner_text() == "group 99.99 % ± 1.3 %" and cell.locator("[data-column=group_mean]").get_attribute("data-value") == "0.9999"
+        one.tab.locator(f"{figure} canvas").scroll_into_view_if_needed()
+        over, said = one.tab.locator(f"{figure} .u-over").bounding_box(), set()
+        for n in range(1, 80):
+            one.tab.mouse.move(over["x"] + n * over["width"] / 80, over["y"] + 20)
+            said.add(one.tab.inner_text(f"{figure} .u-legend"))
+        assert any("group 99.99" in text for text in said)
+
+
 def test_jobs_side_by_side_are_the_databases(served, page):
     open_view(served, page, "jobs")
     open_all(page)
@@ -439,8 +485,8 @@ def shifted(from_, place):
 def test_pairs_of_gpus_are_judged_together(served, browser, tmp_path):
     """What is more than noise of each pair of GPUs is what `precisionprobe report --compare` marks, which is by all values of all."""
     folders = [served.folders["made"], shifted(served.folders["made"], tmp_path / "other")]
-    cli, marks = conftest.needed("PP_CLI"), {}
-    told = json.loads(subprocess.run([cli, "report", "--format=json", f"--compare={folders[1]}", str(folders[0])], capture_output=True, check=True,
+    marks = {}
+    told = json.loads(subprocess.run([conftest.needed("PP_CLI"), "report", "--format=json", f"--compare={folders[1]}", str(folders[0])], capture_output=True, check=True,
                                      timeout=120).stdout)["items"]
     for one in told:
         if one["p"] is not None:
@@ -448,21 +494,16 @@ def test_pairs_of_gpus_are_judged_together(served, browser, tmp_path):
             marks.setdefault(one["gpu_uuid"], {})[kind, one["layer"], one["phase"], one["quantity"]] = (one["more_than_noise"], one["p"])
     own = {gpu: holm([p for _, p in rows.values()]) for gpu, rows in marks.items()}
     assert len(marks) == 2 and {gpu: sum(marked for marked, _ in rows.values()) for gpu, rows in marks.items()} != own
-    with subprocess.Popen([cli, "report", "--serve=0", *map(str, folders)], stdout=subprocess.PIPE, text=True) as child:
-        try:
-            with contextlib.closing(Page(browser, child.stdout.readline().strip())) as one:
-                pair = "&".join(f"{side}={quoted(f'local/{folder_.name}/run-{n}')}" for n, (side, folder_) in enumerate(zip("ab", folders), 1))
-                for gpu, rows in marks.items():
-                    one.show(f"compare?{pair}&at-a={quoted(f'run-1 {gpu}')}", READY["compare"])
-                    one.tab.wait_for_selector(f".hint:has-text('First: made, {gpu}. Second: other, {gpu}.')")
-                    open_all(one)
-                    shown = {(row["kind"], row["layer"], row["phase"], row["what"]): row["word"] != "no"
-                             for row in one.tab.evaluate(COMPARED) if row.get("p") is not None}
-                    assert shown == {key: marked for key, (marked, _) in rows.items()}
-                assert not one.said and "all 2 pairs of GPUs" in one.tab.inner_text(".summary")
-        finally:
-            child.terminate()
-            assert child.wait(30) == 0
+    pair = "&".join(f"{side}={quoted(f'local/{folder_.name}/run-{n}')}" for n, (side, folder_) in enumerate(zip("ab", folders), 1))
+    with reported(browser, *folders) as one:
+        for gpu, rows in marks.items():
+            one.show(f"compare?{pair}&at-a={quoted(f'run-1 {gpu}')}", READY["compare"])
+            one.tab.wait_for_selector(f".hint:has-text('First: made, {gpu}. Second: other, {gpu}.')")
+            open_all(one)
+            shown = {(row["kind"], row["layer"], row["phase"], row["what"]): row["word"] != "no"
+                     for row in one.tab.evaluate(COMPARED) if row.get("p") is not None}
+            assert shown == {key: marked for key, (marked, _) in rows.items()}
+        assert "all 2 pairs of GPUs" in one.tab.inner_text(".summary")
 
 
 def test_the_pages_statistics(served, page):
@@ -1116,6 +1157,7 @@ def test_what_is_wrong_stands_where_one_looks_first(served, browser):
 def test_results_outlive_their_object(served, page):
     """Nobody knows its conditions then, and the page says nothing of them."""
     at = "/api/v1/namespaces/local/sessions/made"
+    open_view(served, page, "sessions")
     kept = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", "made")
     served.kubernetes.put(conftest.GROUP, "profilesessions", kept, "DELETED")
     del served.kubernetes.objects[conftest.GROUP, "profilesessions"]["local", "made"]
