@@ -6,7 +6,7 @@ import { itemName } from "./names.js";
 import { isLengthened, itemAttributes, lackingMetrics, metricsOf } from "./places.js";
 import { sureness } from "./quality.js";
 import { note } from "./state.js";
-import { drawn, scrolling, sortedBy } from "./table.js";
+import { drawn, scrolling, sortedBy, titleOf } from "./table.js";
 import { estimate, gap, level, levelOf, metricName, share, sum, value } from "./values.js";
 
 const AT_FIRST = 80; // rows: what is open at first, and shown of a flat table
@@ -111,10 +111,11 @@ function nodeCells(node, columns, depth, open, toggle) {
 const lastPart = (row) => (row.kind === "layer" ? row.layer.split(".").pop() || "''" : itemName(row));
 
 function leafCells(row, columns, depth) {
-  return columns.map((column) => (column.name === "layer"
-    ? element("th", { scope: "row", class: `level-${Math.min(depth, DEPTHS)}`, title: row.layer },
-      lastPart(row))
-    : element("td", { class: column.number ? "number" : null }, column.cell(row))));
+  return columns.map((column) => {
+    if (column.name === "layer") return element("th", { scope: "row", class: `level-${Math.min(depth, DEPTHS)}`, title: row.layer }, lastPart(row));
+    const told = column.cell(row);
+    return element("td", { class: column.number ? "number" : null, title: titleOf(told) }, told);
+  });
 }
 
 /** A layer that no other's name goes on from has its phases in rows beside each other. */

@@ -19,15 +19,18 @@ const VIEWS = {
 
 const NO_LAYER = "of no layer"; // an optimizer's kernels, and what runs outside of modules
 
+const WHOSE = ["pod_name", "process"]; // what tells rows of several ranks apart
+
 const UNITS = { share: "share of 1", share_of_steps: "share of 1", bytes_per_step: "bytes" };
 
 function table(name, told) {
-  const { title, sort, columns, keys } = VIEWS[name];
+  const { title, sort, columns: [first, ...others], keys } = VIEWS[name];
+  const whose = new Set(told.map((row) => JSON.stringify(WHOSE.map((one) => row[one])))).size > 1 ? WHOSE.filter((one) => one !== first && !others.includes(one)) : [];
   const column = (one) => (TEXTS.has(one)
     ? { name: one, title: one, cell: (row) => (row[one] === "" || row[one] === null ? gap(one === "layer" ? NO_LAYER : "not told apart") : String(row[one])), order: (row) => row[one] }
     : { name: one, title: one.replaceAll("_", " "), number: true, order: (row) => row[one],
       cell: (row) => (one === "line" && row.line === 0 ? gap("not known") : value(row, one, UNITS[one])) });
-  return sortable(columns.map(column), told, { caption: title, head: columns[0], sort,
+  return sortable([first, ...whose, ...others].map(column), told, { caption: title, head: first, sort,
     attributes: (row) => ({ "data-row": name, "data-pod": row.pod_uid, "data-key": JSON.stringify(keys.map((key) => row[key])) }) });
 }
 

@@ -22,11 +22,20 @@ function heading(column, sorted, onsort) {
     title: column.order ? null : column.note }, inside);
 }
 
+const CLIPPED = 30; // letters that a cell surely has room for
+
+/** The title of a cell, whose text page.css may clip; null where it cannot be. */
+export function titleOf(told) {
+  const text = typeof told === "string" ? told : told.localName === "a" ? told.textContent : "";
+  return text.length > CLIPPED ? text : null;
+}
+
 /** `row` says what stands in a row: attributes, and `head`, the column that names it. */
 export function drawn(columns, rows, sorted, { caption, head, attributes = () => ({}), onsort }) {
   const body = rows.map((row) => element("tr", attributes(row), ...columns.map((column) => {
     const heads = column.name === head;
-    return element(heads ? "th" : "td", { scope: heads ? "row" : null, class: column.number ? "number" : null }, column.cell(row));
+    const told = column.cell(row);
+    return element(heads ? "th" : "td", { scope: heads ? "row" : null, class: column.number ? "number" : null, title: titleOf(told) }, told);
   })));
   return element("table", {}, element("caption", {}, caption),
     element("thead", {}, element("tr", {}, ...columns.map((column) => heading(column, sorted, onsort)))),

@@ -643,6 +643,35 @@ def test_hostile_names_are_text(served, page):
     assert "<b>" in page.tab.text_content("h1") and not page.tab.evaluate("'evil' in window")
 
 
+def test_what_is_clipped_has_a_title(served, page):
+    """In which it is whole, but for what is not seen."""
+    clipped = 0
+    for view in ("hostile", "made"):
+        open_view(served, page, view)
+        open_all(page)
+        cells = page.tab.evaluate("""[...document.querySelectorAll("main :is(td, th)")].filter((one) => one.scrollWidth > one.clientWidth)
+            .map((one) => [one.textContent, one.title || one.querySelector("[title]")?.title || ""])""")
+        assert not [cell for cell in cells if not cell[1]], view
+        clipped += len(cells)
+    assert clipped > 10
+
+
+def test_rows_of_several_ranks_say_whose_they_are(served, page):
+    of = "session_uid = (SELECT uid FROM session WHERE name = 'made')"
+    psql(served.conninfo, "INSERT INTO kernel SELECT session_uid, pod_uid, 1, layer, phase, name, count, ns + 1 FROM kernel "
+                          f"WHERE {of} AND process = 0")
+    open_view(served, page, "sessions")
+    open_view(served, page, "made")
+    open_all(page)
+    tables = page.tab.evaluate("""Object.fromEntries([...document.querySelectorAll("section:last-of-type .scrolls")].map((one) => [one.ariaLabel,
+        [...one.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent))]))""")
+    heads, *rows = tables["GPU kernels"]
+    assert heads[:5] == ["kernel", "pod_name", "process", "layer", "phase"]
+    assert {row[2] for row in rows} == {"0", "1"} and len({tuple(row[:5]) for row in rows}) == len(rows) == 6
+    assert tables["Copies and fills"][0][:3] == ["type", "memory", "layer"]
+    psql(served.conninfo, f"DELETE FROM kernel WHERE {of} AND process = 1")
+
+
 # --- who reads it -------------------------------------------------------------------
 
 def serious(page, **options):
