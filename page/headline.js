@@ -2,12 +2,10 @@
 import { boundMeans, boundPhrase, boundSure } from "./bounds.js";
 import { element, section } from "./dom.js";
 import { itemName } from "./names.js";
-import { isLengthened, itemAttributes, metricsOf } from "./places.js";
+import { areLengthened, atMost, itemAttributes, leastOf, metricsOf, total } from "./places.js";
 import { grade } from "./quality.js";
 import { estimate, gap, markedStep, metricName, quotient, share, sum, value } from "./values.js";
 
-const leastOf = (row) => row.least_ms_per_step ?? row.ms_per_step ?? 0;
-const total = (rows, of) => rows.reduce((before, row) => before + (of(row) ?? 0), 0);
 const most = (items, of) => items.reduce((best, one) => (best === null || of(one) > of(best) ? one : best), null);
 
 /** The rows of the layer whose phases take most of a step together, by what they surely take (as `precisionprobe report` says);
@@ -20,11 +18,11 @@ function costliestOf(rows) {
 }
 
 function timeOf(phases) {
-  const lengthened = isLengthened(total(phases, leastOf), total(phases, (row) => row.ms_per_step));
+  const lengthened = areLengthened(phases);
   const said = [lengthened ? "at most " : "", sum(phases, "ms_per_step", ""), " ms a step, ", sum(phases, "share", "share of 1"), " of it"];
   if (lengthened) said.push("; ", sum(phases, "least_ms_per_step", ""), " ms at least: marks may have added the rest");
   if (phases.length > 1)
-    said.push(": ", ...phases.flatMap((row, n) => [n ? ", " : "", element("span", itemAttributes(row), `${row.phase} `, estimate(row, "ms_per_step", "ms_per_step_stderr", ""))]));
+    said.push(": ", ...phases.flatMap((row, n) => [n ? ", " : "", element("span", itemAttributes(row), `${row.phase} `, atMost(row, estimate(row, "ms_per_step", "ms_per_step_stderr", "")))]));
   return said;
 }
 

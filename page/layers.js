@@ -3,7 +3,7 @@
 import { boundSure } from "./bounds.js";
 import { button, choice, element, replace, section, unique } from "./dom.js";
 import { itemName } from "./names.js";
-import { isLengthened, itemAttributes, lackingMetrics, metricsOf } from "./places.js";
+import { areLengthened, atMost, itemAttributes, lackingMetrics, metricsOf } from "./places.js";
 import { sureness } from "./quality.js";
 import { note } from "./state.js";
 import { drawn, scrolling, sortedBy, titleOf } from "./table.js";
@@ -18,13 +18,6 @@ const unitOf = (rows, metric) => rows.find((row) => row.metrics[metric])?.metric
 function metricCell(row, metric) {
   const made = level(row.metrics[metric], "it was not asked for");
   made.setAttribute("data-metric", metric);
-  return made;
-}
-
-/** With what marks may have added, where that is worth telling. */
-function atMost(row, made) {
-  const lengthened = row.least_ms_per_step !== null && isLengthened(row.least_ms_per_step, row.ms_per_step);
-  if (lengthened && !made.classList.contains("gap")) return element("span", {}, element("abbr", { title: "marks may have added to it" }, "≤ "), made);
   return made;
 }
 
@@ -101,7 +94,7 @@ function nodeCells(node, columns, depth, open, toggle) {
       return element("th", { scope: "row", class: `level-${Math.min(depth, DEPTHS)}` },
         button(node.part || "''", toggle, { class: "node", "aria-expanded": String(open), title: node.path }));
     const cell = element("td", { class: column.number ? "number" : null });
-    if (column.name in added) cell.append(sum(node.all, column.name, added[column.name]));
+    if (column.name in added) cell.append(sum(node.all, column.name, added[column.name], column.name === "ms_per_step" && areLengthened(node.all)));
     else if (column.name === "phase") cell.append(`${node.all.length} rows`);
     return cell;
   });

@@ -1,6 +1,6 @@
 // A session's rows by where they were measured: one pod's GPU at a time. The API has them in that order, so that of many GPUs
 // no more is read than those up to the one that is looked at.
-import { choice } from "./dom.js";
+import { choice, element } from "./dom.js";
 
 const keyOf = (row) => `${row.pod_uid} ${row.gpu_uuid}`;
 const nameOf = (pod, gpu) => `${pod}, ${gpu || "no GPU"}`;
@@ -39,7 +39,16 @@ export const itemAttributes = (row) => ({ "data-row": "item", "data-gpu": row.gp
   "data-layer": row.layer, "data-phase": row.phase });
 
 const NOTICEABLE = 0.95; // of a time, below which what marks may have added is told
-export const isLengthened = (least, ms) => least < NOTICEABLE * ms;
+export const leastOf = (row) => row.least_ms_per_step ?? row.ms_per_step ?? 0;
+export const total = (rows, of) => rows.reduce((before, row) => before + (of(row) ?? 0), 0);
+/** Whether marks may have lengthened what these rows take together. */
+export const areLengthened = (rows) => total(rows, leastOf) < NOTICEABLE * total(rows, (row) => row.ms_per_step);
+
+/** A time of a row, or a share of it, with what marks may have added, where that is worth telling. */
+export function atMost(row, made) {
+  if (areLengthened([row]) && !made.classList.contains("gap")) return element("span", {}, element("abbr", { title: "marks may have added to it" }, "≤ "), made);
+  return made;
+}
 
 /** A level of the whole GPU, as its memory, stands in each row, and is no row's own. */
 const OF_THE_GPU = "it is a level of the whole GPU, as below";

@@ -100,15 +100,17 @@ export function quotient(made, how, unit, error) {
   return told;
 }
 
-/** What the page has added up, which the API does not tell: of how many rows, says its title. */
-export function sum(rows, column, unit) {
+/** What the page has added up, which the API does not tell: of how many rows, says its title. `most`: each may be less. */
+export function sum(rows, column, unit, most = false) {
   const told = rows.map((row) => row[column]).filter((one) => one !== null && one !== undefined);
   if (!told.length) return gap("not measured in any of its rows");
   const total = told.reduce((before, one) => before + one, 0);
   const whole = told.length === rows.length;
+  const bound = whole ? (most ? "≤ " : "") : most ? "about " : "≥ ";
   return element("span", { class: "sum", "data-sum": total, "data-column": column,
-    title: whole ? `${total}, the sum of ${told.length} rows` : `at least: the sum of the ${told.length} of ${rows.length} rows that are known` },
-  `${whole ? "" : "≥ "}${text(total, unit)}`);
+    title: (whole ? `${total}, the sum of ${told.length} rows` : `${most ? "" : "at least: "}the sum of the ${told.length} of ${rows.length} rows that are known`)
+      + (most ? "; marks may have added to it" : "") },
+  `${bound}${text(total, unit)}`);
 }
 
 /** A step that was marked; of an item of the kind `job`. */

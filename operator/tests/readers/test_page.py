@@ -313,6 +313,43 @@ def test_sums_of_groups_are_those_of_their_rows(served, page):
             assert math.isclose(told, math.fsum(own), rel_tol=1e-12), (group, column)
 
 
+def lengthened(*rows):
+    return sum(row["least_ms_per_step"] for row in rows) < 0.95 * sum(row["ms_per_step"] for row in rows)
+
+
+GROUPS = """[...document.querySelectorAll("tr.group")].map((row) => [row.dataset.path,
+    row.querySelector("[data-sum][data-column=ms_per_step]").textContent])"""
+
+
+def test_what_marks_may_have_lengthened_is_a_bound_in_sums_too(served, page, browser, tmp_path):
+    bounds, groups_of = collections.Counter(), {}
+    for name, phase in (("sampling", "forward"), ("sampling", "backward"), ("h200", "")):
+        open_view(served, page, "sessions")
+        page.show(f"session/local/{name}?phase={phase}", READY["session"])
+        rows = {key[1:]: row for key, row in Database(served, name).items.items() if key[1] == "layer"}
+        groups_of[name] = page.tab.evaluate(GROUPS)
+        for path, text in groups_of[name]:
+            told = lengthened(*[row for (_, layer, of), row in rows.items() if (layer + ".").startswith(path + ".") and phase in ("", of)])
+            assert text.startswith("≤ ") == told, (path, text)
+            bounds["group", told] += 1
+        phases = page.tab.evaluate("""[...document.querySelectorAll(".costliest [data-row=item]")].map((one) =>
+            [[one.dataset.kind, one.dataset.layer, one.dataset.phase], one.textContent])""")
+        for key, text in phases:
+            told = lengthened(rows[tuple(key)])
+            assert ("≤ " in text) == told, (key, text)
+            bounds["phase", told] += 1
+    assert set(bounds) == {("group", True), ("phase", True), ("phase", False)}, bounds
+    told = json.loads((served.folders["sampling"] / "results.json").read_text())
+    for item in told["gpus"][0]["items"]:
+        if item["layer"].startswith("top."):
+            item["leastMillisecondsPerStep"] = item["millisecondsPerStep"]
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/results.json").write_text(json.dumps(told))
+    with reported(browser, tmp_path / "one") as one:
+        one.show("session/local/one", READY["session"])
+        assert {path: text.startswith("≤ ") for path, text in one.tab.evaluate(GROUPS)} == {path: path != "top" for path, _ in groups_of["sampling"]}
+
+
 @contextlib.contextmanager
 def reported(browser, *folders):
     """The page as a report serves it, of the folders' results."""
