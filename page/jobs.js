@@ -19,21 +19,22 @@ async function columnsOf(chosen, signal) {
   });
 }
 
-/** Of the steps without marks, where there were any. */
-const stepOf = (row) => (row.counted_ms_per_step === null ? markedStep(row)
-  : estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", ""));
+const NOT_COUNTED = "no step without marks was counted";
+const countedStep = (row) => estimate(row, "counted_ms_per_step", "counted_ms_per_step_stderr", "", NOT_COUNTED);
 
-const ofJob = [["counted_ms_per_step", "ms a step", "", stepOf], ["counted_idle_share", "No kernel ran", "share of 1"], ["memory_peak_bytes", "Memory of torch, peak", "bytes"],
+/** Marks lengthen steps: those with and without them are never in one line. */
+const ofJob = [["counted_ms_per_step", "ms a step", "", countedStep], ["counted_idle_share", "No kernel ran", "share of 1", null, NOT_COUNTED],
+  ["step_ns", "ms a marked step", "", markedStep], ["memory_peak_bytes", "Memory of torch, peak", "bytes"],
   ["memory_live_bytes", "Left allocated by a step", "bytes"]];
 
 function table(jobs, metrics) {
   const cell = (one, job) => {
     const made = element("span", { ...jobAttributes(job.row), "data-session": job.one.session });
-    const plain = () => (one.made ? one.made(job.row) : value(job.row, one.column, one.unit, "not measured"));
+    const plain = () => (one.made ? one.made(job.row) : value(job.row, one.column, one.unit, one.lacking || "not measured"));
     made.append(one.metric ? jobCell(job.row, one.metric) : plain());
     return made;
   };
-  const lines = [...ofJob.map(([column, title, unit, made]) => ({ column, title, unit, made })), ...metrics.map((metric) => ({ metric, title: metricName(metric) }))];
+  const lines = [...ofJob.map(([column, title, unit, made, lacking]) => ({ column, title, unit, made, lacking })), ...metrics.map((metric) => ({ metric, title: metricName(metric) }))];
   const columns = [{ name: "metric", title: "", cell: (one) => one.title },
     ...jobs.map((job, n) => ({ name: `job-${n}`, title: element("a", { href: sessionLink(job.one, { at: `${job.row.pod_uid} ${job.row.gpu_uuid}` }), title: job.whole }, job.name), number: true, cell: (one) => cell(one, job) }))];
   columns[0].title = "Metric";

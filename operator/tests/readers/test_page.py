@@ -406,6 +406,20 @@ def test_jobs_side_by_side_are_the_databases(served, page):
     assert {one["session"] for one in shown} == set(databases) and len(shown) > 40
 
 
+def test_steps_with_and_without_marks_are_in_lines_of_their_own(served, page):
+    open_view(served, page, "jobs")
+    lines = page.tab.evaluate("""Object.fromEntries([...document.querySelector(".scrolls[aria-label='Jobs side by side']").querySelectorAll("tbody tr")].map((row) => [row.cells[0].textContent,
+        [...row.querySelectorAll("[data-row=item]")].map((one) => [one.dataset.session, one.dataset.gpu,
+            Number(one.querySelector("[data-column=counted_ms_per_step]")?.dataset.value), Number(one.querySelector("[data-quotient]")?.dataset.quotient)])]))""")
+    jobs = {(name, key[0]): row for name in ("sampling", "h200", "made") for key, row in Database(served, name).items.items() if key[1] == "job"}
+    counted, marked = lines["ms a step"], lines["ms a marked step"]
+    assert {tuple(one[:2]) for one in counted} == {tuple(one[:2]) for one in marked} == set(jobs)
+    assert {tuple(one[:2]): one[2] for one in counted if one[2] == one[2]} == {
+        key: row["counted_ms_per_step"] for key, row in jobs.items() if row["counted_ms_per_step"] is not None}
+    assert {tuple(one[:2]): one[3] for one in marked} == {key: row["step_ns"] / 1e6 / row["marked_steps"] for key, row in jobs.items()}
+    assert not [one for one in counted if one[3] == one[3]] and len([one for one in counted if one[2] == one[2]]) == 3
+
+
 COMPARED = """[...document.querySelectorAll("tr[data-row=compare]")].map((row) => ({...row.dataset, word: row.querySelector(".verdict").textContent,
     ...Object.fromEntries(["difference", "z", "p"].map((name) => [name, row.querySelector(`[data-${name}]`)?.dataset[name]]))}))"""
 
