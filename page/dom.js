@@ -1,9 +1,14 @@
 // Elements from names and texts. All text becomes text nodes: what a training calls its layers is never markup. What turns
 // writing around or is not seen stands there by its number.
 
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\p{Default_Ignorable_Code_Point}]/gu;
 
-export const visible = (text) => text.replace(UNSEEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+function numbered(one) {
+  const digits = one.codePointAt(0).toString(16).padStart(4, "0");
+  return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits}`;
+}
+
+export const visible = (text) => text.replace(UNSEEN, numbered);
 
 const SEEN = new Set(["title", "aria-label"]); // attributes that somebody reads
 const shown = (child) => (typeof child === "string" ? visible(child) : child);

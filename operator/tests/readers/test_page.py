@@ -692,6 +692,17 @@ def test_hostile_names_are_text(served, page):
     assert not [pair for pair in texts if pair[0].isprintable() and pair[0] != pair[1]]
     assert page.tab.evaluate("document.querySelectorAll('main :is(script, img, iframe, object, b, style)').length") == 0
     assert "<b>" in page.tab.text_content("h1") and not page.tab.evaluate("'evil' in window")
+    assert "\\u202e" in page.tab.title() and "\u202e" not in page.tab.title()
+
+
+def test_what_is_not_seen_stands_there_by_its_number(served, page):
+    unseen = "\x00\x1b\x9b\u00ad\u034f\u061c\u115f\u1160\u180b\u180e\u200b\u2028\u202e\u2066\u3164\ufe00\ufe0f\ufeff\uffa0\ufff9\ufffb\U000e0041\U000e01ef"
+    open_view(served, page, "sessions")
+    told = page.tab.evaluate("""async (texts) => {
+        const { visible } = await import(new URL("dom.js", location.href));
+        return texts.map(visible);
+    }""", list(unseen + "é名🙂 -"))
+    assert told == [f"\\u{ord(one):04x}" if one < "\U00010000" else f"\\u{{{ord(one):x}}}" for one in unseen] + list("é名🙂 -")
 
 
 def test_what_is_clipped_has_a_title(served, page):
