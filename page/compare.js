@@ -1,9 +1,9 @@
 // Two sessions: what changed of each layer, and whether it is more than noise, by the rule of `precisionprobe report --compare`.
-import { rows, session as readSession, sessions } from "./api.js";
+import { rows, session as readSession } from "./api.js";
 import { choice, element, replace, section } from "./dom.js";
 import { itemKey, itemName } from "./names.js";
 import { chosen, enoughFor, placeChoice, places } from "./places.js";
-import { nameOf, named } from "./sessions.js";
+import { choosable, labelOf, nameOf, named } from "./sessions.js";
 import { choose, link, note } from "./state.js";
 import { holm, studentP, welch } from "./statistics.js";
 import { sortable } from "./table.js";
@@ -234,9 +234,9 @@ async function draw(spot, pair, query, signal) {
 }
 
 export async function showCompare(main, query, signal) {
-  const { items } = await sessions(query.get("namespace") || "", signal);
   const pair = ["a", "b"].map((name) => named(query.get(name)));
-  const options = [["", "choose a session"], ...items.map((one) => [nameOf(one), `${one.namespace}/${one.session}, ${(one.created_at ?? "").slice(0, 19)}`])];
+  const items = await choosable(query.get("namespace") || "", pair.filter(Boolean), signal);
+  const options = [["", "choose a session"], ...items.map((one) => [nameOf(one), labelOf(one)])];
   const go = (name) => (told) => {
     location.hash = link(["compare"], { namespace: query.get("namespace"), a: query.get("a"), b: query.get("b"), [name]: told });
   };

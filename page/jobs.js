@@ -1,10 +1,10 @@
 // The paper's Table III and figure 3: jobs side by side.
-import { rows, sessions } from "./api.js";
+import { rows } from "./api.js";
 import { bars, chart } from "./chart.js";
 import { button, element, replace, section } from "./dom.js";
 import { jobAttributes, jobCell } from "./job.js";
 import { places } from "./places.js";
-import { nameOf, named } from "./sessions.js";
+import { choosable, labelOf, nameOf, named } from "./sessions.js";
 import { link, sessionLink } from "./state.js";
 import { drawn, scrolling } from "./table.js";
 import { estimate, gap, markedStep, metricName, value } from "./values.js";
@@ -60,13 +60,13 @@ function figure(jobs, metrics) {
 function chooser(items, chosen, query) {
   const boxes = items.map((one) => element("input", { type: "checkbox", value: nameOf(one), checked: chosen.some((other) => nameOf(other) === nameOf(one)) }));
   return element("details", { open: !chosen.length }, element("summary", {}, "Choose jobs"),
-    element("ul", { class: "choices" }, ...items.map((one, n) => element("li", {}, element("label", {}, boxes[n], ` ${one.namespace}/${one.session}, ${(one.created_at ?? "").slice(0, 19)}`)))),
+    element("ul", { class: "choices" }, ...items.map((one, n) => element("li", {}, element("label", {}, boxes[n], ` ${labelOf(one)}`)))),
     button("Show them", () => { location.hash = link(["jobs"], { namespace: query.get("namespace"), s: boxes.filter((box) => box.checked).map((box) => box.value) }); }));
 }
 
 export async function showJobs(main, query, signal) {
   const chosen = query.getAll("s").map(named).filter(Boolean);
-  const { items } = await sessions(query.get("namespace") || "", signal);
+  const items = await choosable(query.get("namespace") || "", chosen, signal);
   const spot = element("div", {}, element("p", {}, chosen.length ? "Reading …" : "None is chosen."));
   replace(main, element("h1", {}, "Jobs side by side"), chooser(items, chosen, query), section("Table III and figure 3", spot));
   if (!chosen.length) return;

@@ -14,6 +14,18 @@ export function named(text) {
   return namespace && session ? { namespace, session, session_uid: session_uid || "" } : null;
 }
 
+/** How one is called in a list to choose from. */
+export const labelOf = (one) => [`${one.namespace}/${one.session}`, (one.created_at ?? "").slice(0, 19)].filter(Boolean).join(", ");
+
+/** Sessions to choose from: all that may be listed, and those that are chosen, which need no right to list others. */
+export async function choosable(namespace, chosen, signal) {
+  const listed = await sessions(namespace, signal).then(({ items }) => items, (problem) => {
+    if (problem.status !== 403 || !chosen.length) throw problem;
+    return [];
+  });
+  return [...listed, ...chosen.filter((one) => !listed.some((other) => nameOf(other) === nameOf(one)))];
+}
+
 const workloads = (one) => one.workloads.map((told) => `${told.kind} ${told.name}${told.pods > 1 ? ` (${told.pods} pods)` : ""}`).join(", ");
 
 function table(items, chosen, onchange, kept) {

@@ -908,6 +908,26 @@ def test_who_may_list_one_namespace_names_it(served, browser):
     served.kubernetes.may = before
 
 
+def test_who_may_get_sessions_needs_no_list_of_them(served, browser):
+    """Two are compared, and put side by side; those are what there is to choose from."""
+    served.kubernetes.tokens["get"] = {"username": "get", "uid": "get"}
+    before = served.kubernetes.may
+    served.kubernetes.may = lambda user, attributes: user != "get" or attributes.get("verb") == "get"
+    names = {"local/sampling", f"local/{VARIED}"}
+    with contextlib.closing(Page(browser, served.page)) as one:
+        one.tab.goto(served.page)
+        one.tab.fill("form.login input", "get")
+        one.tab.click("form.login button")
+        one.tab.wait_for_selector(".problem:has-text('right to list')")
+        one.show(ways(served)["compare"].replace(whole_name(served, "h200"), whole_name(served, "sampling")), READY["compare"])
+        assert {text for text in one.tab.evaluate("[...document.querySelector('main select').options].map((each) => each.textContent)")} == {
+            "choose a session", *names}
+        one.show(f"jobs?s={whole_name(served, 'sampling')}&s={whole_name(served, VARIED)}", READY["jobs"])
+        assert set(one.tab.evaluate("[...document.querySelectorAll('.choices label')].map((each) => each.textContent.trim())")) == names
+        assert {text.split(" (")[0] for text in one.said} == {"Failed to load resource: the server responded with a status of 403"}
+    served.kubernetes.may = before
+
+
 class ApiServersProxy(http.server.BaseHTTPRequestHandler):
     """As the API server's service proxy: below a prefix, and it takes Authorization for itself."""
     protocol_version = "HTTP/1.1"
