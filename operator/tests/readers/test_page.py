@@ -557,6 +557,20 @@ def test_pairs_of_gpus_are_judged_together(served, browser, tmp_path):
         assert "all 2 pairs of GPUs" in one.tab.inner_text(".summary")
 
 
+def test_a_pair_of_many_gpus_is_judged_alone(served, page):
+    """And that is told: not all of them are read."""
+    of = "session_uid = (SELECT uid FROM session WHERE name = 'made')"
+    psql(served.conninfo, "INSERT INTO attribution SELECT (jsonb_populate_record(a, jsonb_build_object('gpu_uuid', 'GPU-x' || n))).* FROM attribution a, "
+                          f"generate_series(1, 15) n WHERE {of} AND gpu_uuid = '{conftest.GPUS[0]}'")
+    made = whole_name(served, "made")
+    page.show(f"compare?a={made}&b={made}", READY["compare"])
+    assert "over those of this pair of GPUs alone" in page.tab.inner_text(".summary")
+    psql(served.conninfo, f"DELETE FROM attribution WHERE {of} AND gpu_uuid LIKE 'GPU-x%'")
+    page.show("sessions", READY["sessions"])
+    page.show(f"compare?a={made}&b={made}", READY["compare"])
+    assert "over all values of all 2 pairs of GPUs" in page.tab.inner_text(".summary")
+
+
 def test_the_pages_statistics(served, page):
     """Of values that no session has: of tails, and of sets in which a simpler rule than Holm's would mark others."""
     zs = [n / 8 for n in range(300)]
