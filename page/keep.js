@@ -27,7 +27,7 @@ export function keeping(place, draw) {
   const focus = new Map(active ? [[keyOf(active), null]] : []);
   const opened = noted(place, "details", (one) => one.open);
   const scrolled = noted(place, ".scrolls", (one) => [one.scrollLeft, one.scrollTop]);
-  const heights = new Map([...place.querySelectorAll("figure")].map((one) => [one.dataset.figure, one.querySelector(".chart").offsetHeight]));
+  const heights = new Map([...place.querySelectorAll("figure")].map((one) => [one.dataset.figure, one.querySelector(".chart").getBoundingClientRect().height]));
   const [x, y] = [scrollX, scrollY];
   draw();
   applied(place, "details", opened, (one, open) => {
