@@ -320,28 +320,40 @@ static void flush(bool last)
     (void)pp_cupti.flush(last);
 }
 
+/* False: a capture that had ended by then has gone on meanwhile. */
+static bool close_capture(int64_t end)
+{
+    if (!atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING))
+        return false;
+    const bool same = atomic_load(&ended_at) == end;
+    if (!same)
+        atomic_store(&state, ENDING);
+    return same;
+}
+
 int64_t pp_kernels_poll(bool last)
 {
     if (atomic_load(&state) == OUT || !pp_ring())
         return INT64_MAX;
     (void)pthread_mutex_lock(&api);
-    int now = atomic_load(&state);
+    const int now = atomic_load(&state);
+    /* In this order: until it is ENDING `ended_at` is the capture's before. */
+    const int64_t end = now == ENDING ? atomic_load(&ended_at) : pp_now();
     if (now != OUT) {
         pp_launches_end_look();
         flush(last);
     }
-    const pp_records_news came = pp_records_await(atomic_load(&ended_at));
+    const pp_records_news came = pp_records_await(end);
     if (last && now != OUT) {
         pp_records_complete(INT64_MAX); /* the process ends, and CUPTI with it */
-    } else if (came != PP_RECORDS_AWAITED &&
-               atomic_compare_exchange_strong(&state, &(int){ENDING}, CLOSING)) {
+    } else if (now == ENDING && came != PP_RECORDS_AWAITED && close_capture(end)) {
         disable();
         /* Where a stream is behind, or all is silent, those that still run are lost, and told as
          * that. */
         if (came == PP_RECORDS_SETTLED)
-            pp_records_give_up(atomic_load(&ended_at));
+            pp_records_give_up(end);
         (void)pp_cupti.flush(came != PP_RECORDS_ALL_HERE);
-        pp_records_complete(atomic_load(&ended_at));
+        pp_records_complete(end);
         detach();
         atomic_store(&state, OUT);
     }

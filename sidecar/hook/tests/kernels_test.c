@@ -1,0 +1,166 @@
+/*
+ * How a capture of kernels ends, with the double of CUPTI (cupti.c): the threads of hook and
+ * training are one here, and what comes between two of its steps is put there.
+ */
+#include "sidecar/hook/hook.h"
+#include "sidecar/hook/kernels/kernels_internal.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SHORT INT64_C(1000)
+/* ns: launches so much later show that a capture's kernels are here. */
+#define LATER INT64_C(25000000)
+
+static const char gemm[] = "gemm";
+
+static struct {
+    void (*launch)(const char *name, int64_t duration, int how);
+    void (*wait)(int collectives);
+    void (*log)(char *out, size_t size);
+} cupti;
+
+static char folder[64];
+static int64_t ahead;      /* ns: it is so much later than it is */
+static bool ends_next;     /* the capture ends as somebody looks at the clock next */
+static bool ends_at_flush; /* after the next flush has returned */
+static int (*real_flush)(uint32_t);
+
+/* The linker puts it in the place of pp_now(). */
+int64_t __real_pp_now(void);
+int64_t __wrap_pp_now(void);
+int64_t __wrap_pp_now(void)
+{
+    if (ends_next) {
+        ends_next = false;
+        pp_kernels_end();
+    }
+    return __real_pp_now() + ahead;
+}
+
+/* Nobody measures steps. */
+bool pp_pace_extra(bool by_calls, int64_t *ret)
+{
+    (void)by_calls;
+    *ret = 0;
+    return false;
+}
+
+void pp_pace_forget(void)
+{
+}
+
+static int flush(uint32_t force)
+{
+    const int rc = real_flush(force);
+    ends_next = ends_at_flush;
+    ends_at_flush = false;
+    return rc;
+}
+
+static void get(void *library, const char *name, void *ret)
+{
+    void *symbol = dlsym(library, name);
+    assert_non_null(symbol);
+    memcpy(ret, &symbol, sizeof symbol);
+}
+
+static int load(void **state)
+{
+    (void)state;
+    void *library = dlopen(PP_CUPTI_DOUBLE, RTLD_NOW | RTLD_GLOBAL);
+    (void)snprintf(folder, sizeof folder, "/tmp/pp-kernels-XXXXXX");
+    if (!library || pp_cupti_load() || !mkdtemp(folder) || pp_ring_open(folder) ||
+        pp_ring_publish())
+        return -1;
+    get(library, "pp_cupti_launch", &cupti.launch);
+    get(library, "pp_cupti_wait", &cupti.wait);
+    get(library, "pp_cupti_log", &cupti.log);
+    real_flush = pp_cupti.flush;
+    pp_cupti.flush = flush;
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    char path[400];
+    (void)snprintf(path, sizeof path, "%s/%s" PP_RING_SUFFIX, folder, pp_ring_id());
+    pp_ring_close(true);
+    (void)unlink(path);
+    return rmdir(folder);
+}
+
+static void launch(const char *name, int64_t duration)
+{
+    cupti.launch(name, duration, 0);
+}
+
+static void start(void)
+{
+    assert_null(pp_kernels_start(false, false));
+    launch(gemm, SHORT);
+}
+
+static void end(void)
+{
+    pp_kernels_end();
+    pp_sleep(LATER);
+}
+
+/* Whether one of these calls of CUPTI's came since this was asked last. */
+static bool called(const char *name)
+{
+    char text[65536];
+    cupti.log(text, sizeof text);
+    return strstr(text, name) != NULL;
+}
+
+/* The GPU is done, and CUPTI is left in the next CUDA call. */
+static void leave(void)
+{
+    cupti.wait(1);
+    launch(gemm, SHORT);
+    assert_false(pp_kernels_active());
+    ahead = 0;
+}
+
+static void test_a_capture_is_not_closed_by_the_end_of_the_one_before(void **state)
+{
+    (void)state;
+    start();
+    end();
+    launch(gemm, SHORT);
+    (void)called("");
+    (void)pp_kernels_poll(false);
+    assert_true(called("disable"));
+    leave();
+    start();
+    pp_sleep(LATER);
+    launch(gemm, SHORT);
+    ends_at_flush = true;
+    (void)called("");
+    (void)pp_kernels_poll(false);
+    assert_false(ends_at_flush || ends_next);
+    assert_false(called("disable"));
+    pp_sleep(LATER);
+    launch(gemm, SHORT);
+    (void)pp_kernels_poll(false);
+    assert_true(called("disable"));
+    leave();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_capture_is_not_closed_by_the_end_of_the_one_before),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
