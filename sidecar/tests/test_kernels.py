@@ -19,7 +19,7 @@ UUIDS = ["GPU-00112233-4455-6677-8899-aabbccddeeff", "GPU-00112233-4455-6677-889
 KEPT_STEPS = 500  # whose pieces are so many that the agent waits no longer for a stream that is behind
 GEMM, COLLECTIVE = "void gemm::run<4>(float*)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PYTHON = pythons()[-1]  # the newest is enough: nothing of this depends on torch's version
-ATTACHED, LEFT = ["subscribe", "register"], ["flush", "domain", "finalize"]
+ATTACHED, LEFT = ["subscribe", "register"], ["flush-all", "domain", "finalize"]
 # How a capture begins and ends: launches are told by the kernels' own records, or by those of the calls.
 # Copies' launches are told by their calls in either case.
 OWN = [*ATTACHED, "latency", "enable", "runtime", "driver", "copies", "disable", "latency", *LEFT]
@@ -180,8 +180,7 @@ def seen(probe, told, batches):
 def captures_of(calls):
     """Of CUPTI's calls, without those that only ask for records as they come. CUPTI is left in the training's next CUDA
     call; where the next capture begins before one has come, it goes on instead."""
-    last = {OWN[-len(LEFT) - 1], CALLS[-len(LEFT) - 1]}
-    kept = [call for i, call in enumerate(calls) if call != "flush" or calls[i - 1] in last]
+    kept = [call for call in calls if call != "flush"]
     looked = ["copies", "runtime", "driver", "disable"]  # for threads, beside own records, as far as a capture goes on for so long
     kept = [call for i, call in enumerate(kept)
             if kept[i - 1:i + 3] != looked and kept[max(0, i - 2):i + 2] != looked]
@@ -203,9 +202,7 @@ def test_layers_get_their_kernels_and_cupti_is_left(probe, case, cupti, expected
     told, batches = trained(probe, case, cupti, copied=case != "untold", environment=ASKED)
     assert len(numbers(batches)) >= 3 and not numbers(batches, "cuda"), seen(probe, told, batches)
     begun = sum(expected[:-1], []) + expected[-1][:expected[-1].index("disable")]
-    # What comes last of a capture is asked for by force where a stream is behind, as one may be on a busy machine.
-    calls = ["flush" if call == "flush-all" else call for call in captures_of(told["calls"])]
-    assert calls[:len(begun)] == begun
+    assert captures_of(told["calls"])[:len(begun)] == begun
 
 
 def test_layers_on_two_gpus(probe):

@@ -348,11 +348,11 @@ int64_t pp_kernels_poll(bool last)
         pp_records_complete(INT64_MAX); /* the process ends, and CUPTI with it */
     } else if (now == ENDING && came != PP_RECORDS_AWAITED && close_capture(end)) {
         disable();
-        /* Where a stream is behind, or all is silent, those that still run are lost, and told as
-         * that. */
-        if (came == PP_RECORDS_SETTLED)
+        /* A stream may have shown no kernel yet. Where all is silent those that still run are lost,
+         * and told as that. */
+        if (came != PP_RECORDS_SILENT)
             pp_records_give_up(end);
-        (void)pp_cupti.flush(came != PP_RECORDS_ALL_HERE);
+        (void)pp_cupti.flush(1);
         pp_records_complete(end);
         detach();
         atomic_store(&state, OUT);

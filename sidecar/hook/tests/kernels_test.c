@@ -16,10 +16,11 @@
 #include <cmocka.h>
 
 #define SHORT INT64_C(1000)
+#define LONG INT64_C(1000000000) /* it still runs as the capture is closed */
 /* ns: launches so much later show that a capture's kernels are here. */
 #define LATER INT64_C(25000000)
 
-static const char gemm[] = "gemm";
+static const char gemm[] = "gemm", collective[] = "ncclKernel"; /* on a stream of its own */
 
 static struct {
     void (*launch)(const char *name, int64_t duration, int how);
@@ -157,10 +158,44 @@ static void test_a_capture_is_not_closed_by_the_end_of_the_one_before(void **sta
     leave();
 }
 
+/* A stream is waited for in the capture after one in which it was seen, and then in none. */
+static void forget_streams(void)
+{
+    start();
+    end();
+    pp_sleep(10 * LATER);
+    launch(gemm, SHORT);
+    (void)pp_kernels_poll(false);
+    leave();
+}
+
+/* Its kernels that still run are lost, whose stream has shown none, and those behind it are not. */
+static void test_a_first_kernel_of_a_stream_at_the_end(void **state)
+{
+    (void)state;
+    for (int inside = 0; inside < 2; inside++) {
+        const uint64_t lost = pp_ring_kernels_lost();
+        start();
+        if (inside)
+            launch(collective, LONG);
+        end();
+        if (!inside)
+            launch(collective, LONG);
+        launch(gemm, SHORT);
+        (void)called("");
+        (void)pp_kernels_poll(false);
+        assert_true(called("disable"));
+        assert_int_equal(pp_ring_kernels_lost() - lost, inside);
+        leave();
+        forget_streams();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_capture_is_not_closed_by_the_end_of_the_one_before),
+        cmocka_unit_test(test_a_first_kernel_of_a_stream_at_the_end),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
