@@ -77,7 +77,7 @@ static int64_t newest;        /* the latest launch that was seen */
 static int64_t found_at;      /* what that was when those that wait were last looked through */
 static int64_t news_at;       /* when a record came last */
 static int64_t told_so_far;   /* up to when the agent knows that all is here */
-static int64_t given_up;      /* what was launched later is no loss; 0: all that has no end is */
+static int64_t given_up = INT64_MAX; /* what has no end and was launched later is no loss */
 
 /* ---- what has run, by what was launched since ---- */
 
@@ -331,8 +331,9 @@ static uint64_t shape_of(const uint8_t *r)
 static bool is_loss(const uint8_t *r)
 {
     pp_kernel k = {0};
+    const int64_t begin = (int64_t)read_u64(r + AT_START);
     const int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
-    if (given_up == 0)
+    if (given_up == INT64_MAX || (begin > 0 && begin + offset <= given_up))
         return true;
     if (pp_kernels_by_calls())
         return find_launch(read_u32(r + AT_CORRELATION), &k) && k.launched <= given_up;
@@ -445,7 +446,7 @@ void pp_records_flush(bool lost)
     (void)pthread_mutex_unlock(&lock);
 }
 
-pp_records_news pp_records_await(int64_t end)
+bool pp_records_await(int64_t end)
 {
     (void)pthread_mutex_lock(&lock);
     emit_found();
@@ -453,13 +454,10 @@ pp_records_news pp_records_await(int64_t end)
     tell_so_far();
     int64_t now = pp_now();
     const bool here = streams_passed(end);
-    const bool settled = newest > end + SETTLED;
+    const bool settled = newest > end + SETTLED; /* though not on every stream */
     bool silent = now - (news_at > end ? news_at : end) > SILENCE || now > end + LATEST;
     (void)pthread_mutex_unlock(&lock);
-    return here      ? PP_RECORDS_ALL_HERE
-           : settled ? PP_RECORDS_SETTLED
-           : silent  ? PP_RECORDS_SILENT
-                     : PP_RECORDS_AWAITED;
+    return here || settled || silent;
 }
 
 void pp_records_give_up(int64_t end)
@@ -474,7 +472,7 @@ void pp_records_complete(int64_t end)
     (void)pthread_mutex_lock(&lock);
     emit_found();
     give_up_all(end);
-    given_up = 0;
+    given_up = INT64_MAX;
     pp_ring_push_kernel(&(pp_kernel){.launched = pp_now(),
                                      .start = (int64_t)pp_ring_kernels_lost(),
                                      .flags = PP_KERNEL_COMPLETE});

@@ -273,14 +273,29 @@ static void await_detached(void)
         pp_sleep(100000);
 }
 
+/* When the capture ended, by the state that was read before: until it is ENDING `ended_at` is that
+ * of another. INT64_MAX: it has not. */
+static int64_t end_by(int state_read)
+{
+    return state_read == ENDING ? atomic_load(&ended_at) : INT64_MAX;
+}
+
+/* Takes all that CUPTI has. What still runs is lost, as far as it is the capture's. */
+static void take_rest(int64_t end)
+{
+    pp_records_give_up(end);
+    (void)pp_cupti.flush(1);
+    pp_records_complete(end);
+}
+
 void pp_kernels_give_way(void)
 {
     (void)pthread_mutex_lock(&api);
     await_detached();
-    if (atomic_exchange(&state, OUT) != OUT) {
+    const int was = atomic_exchange(&state, OUT);
+    if (was != OUT) {
         disable();
-        (void)pp_cupti.flush(1);
-        pp_records_complete(INT64_MAX);
+        take_rest(end_by(was));
         leave();
     } else if (stay()) {
         leave(); /* else it would end under the other's hands */
@@ -337,25 +352,21 @@ int64_t pp_kernels_poll(bool last)
         return INT64_MAX;
     (void)pthread_mutex_lock(&api);
     const int now = atomic_load(&state);
-    /* In this order: until it is ENDING `ended_at` is the capture's before. */
-    const int64_t end = now == ENDING ? atomic_load(&ended_at) : pp_now();
-    if (now != OUT) {
-        pp_launches_end_look();
-        flush(last);
-    }
-    const pp_records_news came = pp_records_await(end);
-    if (last && now != OUT) {
-        pp_records_complete(INT64_MAX); /* the process ends, and CUPTI with it */
-    } else if (now == ENDING && came != PP_RECORDS_AWAITED && close_capture(end)) {
-        disable();
-        /* A stream may have shown no kernel yet. Where all is silent those that still run are lost,
-         * and told as that. */
-        if (came != PP_RECORDS_SILENT)
-            pp_records_give_up(end);
-        (void)pp_cupti.flush(1);
+    const int64_t end = end_by(now);
+    if (now != OUT && last) { /* the process ends, and CUPTI with it */
+        pp_records_give_up(end);
+        flush(true);
         pp_records_complete(end);
-        detach();
-        atomic_store(&state, OUT);
+    } else if (now != OUT) {
+        pp_launches_end_look();
+        flush(false);
+        if (pp_records_await(now == ENDING ? end : pp_now()) && now == ENDING &&
+            close_capture(end)) {
+            disable();
+            take_rest(end);
+            detach();
+            atomic_store(&state, OUT);
+        }
     }
     (void)pthread_mutex_unlock(&api);
     return FLUSH_EVERY;

@@ -110,16 +110,11 @@ void pp_records_take(void *context, uint32_t stream, uint8_t *buffer, size_t val
 /** CUPTI is about to hand over what is done; `lost`: by now some had no buffer. */
 void pp_records_flush(bool lost);
 
-/** Whether kernels of a capture that has ended by then may still come. */
-typedef enum pp_records_news {
-    PP_RECORDS_AWAITED,
-    PP_RECORDS_ALL_HERE,
-    PP_RECORDS_SETTLED, /**< few may: launches have gone on for long, but not on every stream */
-    PP_RECORDS_SILENT,
-} pp_records_news;
-pp_records_news pp_records_await(int64_t end);
-/** What comes next without an end still runs, and is given up: a loss where it is known to be of
- * the capture that ended by then, until pp_records_complete(). */
+/** Whether no kernel of a capture that has ended by then will come any more, as far as launches
+ * since show, or silence. */
+bool pp_records_await(int64_t end);
+/** What comes next without an end still runs, and is given up: a loss where it may be of the
+ * capture that ended by then (INT64_MAX: it goes on), until pp_records_complete(). */
 void pp_records_give_up(int64_t end);
 /** All that was launched until now is written, or never will be. `end`: of the capture. */
 void pp_records_complete(int64_t end);

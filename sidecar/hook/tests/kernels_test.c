@@ -26,6 +26,7 @@ static struct {
     void (*launch)(const char *name, int64_t duration, int how);
     void (*wait)(int collectives);
     void (*log)(char *out, size_t size);
+    void (*fault)(const char *name);
 } cupti;
 
 static char folder[64];
@@ -84,6 +85,7 @@ static int load(void **state)
     get(library, "pp_cupti_launch", &cupti.launch);
     get(library, "pp_cupti_wait", &cupti.wait);
     get(library, "pp_cupti_log", &cupti.log);
+    get(library, "pp_cupti_fault", &cupti.fault);
     real_flush = pp_cupti.flush;
     pp_cupti.flush = flush;
     return 0;
@@ -104,10 +106,17 @@ static void launch(const char *name, int64_t duration)
     cupti.launch(name, duration, 0);
 }
 
+/* One that has run by then. */
+static void launch_short(void)
+{
+    launch(gemm, SHORT);
+    pp_sleep(100 * SHORT);
+}
+
 static void start(void)
 {
     assert_null(pp_kernels_start(false, false));
-    launch(gemm, SHORT);
+    launch_short();
 }
 
 static void end(void)
@@ -138,21 +147,21 @@ static void test_a_capture_is_not_closed_by_the_end_of_the_one_before(void **sta
     (void)state;
     start();
     end();
-    launch(gemm, SHORT);
+    launch_short();
     (void)called("");
     (void)pp_kernels_poll(false);
     assert_true(called("disable"));
     leave();
     start();
     pp_sleep(LATER);
-    launch(gemm, SHORT);
+    launch_short();
     ends_at_flush = true;
     (void)called("");
     (void)pp_kernels_poll(false);
     assert_false(ends_at_flush || ends_next);
     assert_false(called("disable"));
     pp_sleep(LATER);
-    launch(gemm, SHORT);
+    launch_short();
     (void)pp_kernels_poll(false);
     assert_true(called("disable"));
     leave();
@@ -164,7 +173,7 @@ static void forget_streams(void)
     start();
     end();
     pp_sleep(10 * LATER);
-    launch(gemm, SHORT);
+    launch_short();
     (void)pp_kernels_poll(false);
     leave();
 }
@@ -181,7 +190,7 @@ static void test_a_first_kernel_of_a_stream_at_the_end(void **state)
         end();
         if (!inside)
             launch(collective, LONG);
-        launch(gemm, SHORT);
+        launch_short();
         (void)called("");
         (void)pp_kernels_poll(false);
         assert_true(called("disable"));
@@ -191,11 +200,64 @@ static void test_a_first_kernel_of_a_stream_at_the_end(void **state)
     }
 }
 
+/* How a capture is closed that shows nothing by what is launched behind it. */
+static void by_silence(void)
+{
+    (void)pp_kernels_poll(false);
+    ahead = 3 * LONG;
+    (void)pp_kernels_poll(false);
+}
+
+static void at_exit_of_the_process(void)
+{
+    (void)pp_kernels_poll(true);
+    pp_kernels_give_way(); /* there is a next test */
+}
+
+static void (*const ways[])(void) = {by_silence, pp_kernels_give_way, at_exit_of_the_process};
+
+/* Whichever way it is closed: what was launched behind it and still runs is no loss of its. */
+static void test_what_still_runs_is_lost_if_it_is_the_captures(void **state)
+{
+    (void)state;
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+        for (int inside = 0; inside < 2; inside++) {
+            const uint64_t lost = pp_ring_kernels_lost();
+            start();
+            if (inside)
+                launch(gemm, LONG);
+            end();
+            launch(gemm, LONG);
+            (void)called("");
+            ways[way]();
+            assert_true(called("disable"));
+            assert_int_equal(pp_ring_kernels_lost() - lost, inside);
+            leave();
+        }
+}
+
+/* Nor is it known of which call it is. The last test: this CUPTI is not asked for calls again. */
+static void test_what_began_within_a_capture_is_its_own(void **state)
+{
+    (void)state;
+    const uint64_t lost = pp_ring_kernels_lost();
+    cupti.fault("calls");
+    assert_null(pp_kernels_start(true, false));
+    launch(gemm, LONG);
+    end();
+    by_silence();
+    assert_int_equal(pp_ring_kernels_lost() - lost, 1);
+    leave();
+    cupti.fault("");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_capture_is_not_closed_by_the_end_of_the_one_before),
         cmocka_unit_test(test_a_first_kernel_of_a_stream_at_the_end),
+        cmocka_unit_test(test_what_still_runs_is_lost_if_it_is_the_captures),
+        cmocka_unit_test(test_what_began_within_a_capture_is_its_own),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
