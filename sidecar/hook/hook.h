@@ -58,8 +58,10 @@ char *pp_ring_id(void);
 /** Writes one mark whose time is known; drops and counts it where the ring is full. */
 void pp_ring_push(const pp_mark *mark);
 
-/** Counts a mark that was lost before it reached the ring. */
-void pp_ring_lose(uint64_t count);
+/** Counts marks that were lost before they reached the ring: at once, from any thread, and where
+ * the mark comes that they were lost before. */
+void pp_ring_count_lost(uint64_t count);
+void pp_ring_lost_here(uint64_t count);
 
 /** Writes one kernel, counts those that were lost. For kernel_records.c, which serialises them; no
  * GIL. */

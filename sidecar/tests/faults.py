@@ -127,6 +127,39 @@ def cuda(library):
     training.end(told=told, ring=ring())
 
 
+class Interrupted(nn.Sequential):
+    """What comes between its layers is told before each."""
+    before = staticmethod(lambda layer: None)
+
+    def forward(self, x):
+        for at, layer in enumerate(self):
+            self.before(at)
+            x = layer(x)
+        return x
+
+
+def behind(library):
+    """The GPU is some steps behind the host as one loses the marks of a layer's forward."""
+    training = Training()
+    training.model.__class__ = Interrupted
+    double = pretend_cuda(library)
+    damaged = []
+    training.until(lambda: ring()["head"] > 200)
+    for _ in range(3):
+        training.until(lambda: ring()["state"] == 2)
+        double.pp_cuda_fault(b"never")
+        for step in range(9):
+            if step == 4:
+                damaged.append(ring()["steps"])
+                training.model.before = lambda at: double.pp_cuda_fault(b"never record" if at == 5 else b"never")
+            training.step()
+            training.model.before = Interrupted.before
+        double.pp_cuda_fault(b"")
+        before = ring()["head"]
+        training.until(lambda: ring()["head"] > before + 200)
+    training.end(damaged=damaged, ring=ring())
+
+
 def epochs(library):
     """A DataLoader that ends again and again, while marks are events."""
     training = Training()

@@ -113,3 +113,11 @@ def test_events_that_work_again(probe, python):
     # Whole steps between each fault and the next, in times that can be.
     for begin, end in zip(after, after[1:]):
         assert [n for n in numbers if begin - 30 < n < end], (told, numbers)
+
+
+def test_marks_that_are_lost_while_the_gpu_is_behind(probe, python):
+    """The step that lost them is not told, and those before it are."""
+    told, batches = trained(probe, python, "behind", CUDA)
+    numbers = {n for b in batches for n in undelta(b["steps"]["number"])}
+    for damaged in told["damaged"]:
+        assert not numbers & {damaged} and {damaged - 2, damaged - 1} <= numbers, (damaged, sorted(numbers))

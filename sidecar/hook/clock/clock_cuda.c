@@ -87,6 +87,7 @@ typedef struct slot {
     pp_mark mark;
     cu_event event[DEVICES]; /* made when first needed on that device */
     uint32_t device;
+    uint64_t lost_before; /* marks that are not in a slot, since the one before it */
 } slot;
 
 static PyObject *stream_of;
@@ -95,7 +96,7 @@ static atomic_uint device_count;
 static slot slots[SLOTS];
 static _Atomic uint64_t queued;   /* written by the producers, under the GIL */
 static _Atomic uint64_t resolved; /* written by the hook's thread */
-static _Atomic uint64_t overflow; /* marks that found no slot or no event */
+static _Atomic uint64_t overflow; /* marks without a slot or event since the last that has */
 
 /* Also finds GPUs that come into use later. NULL: this thread has no context, or too many. */
 static device *current_device(void)
@@ -158,11 +159,13 @@ static bool cuda_stamp(pp_mark *mark)
     bool full = at - atomic_load_explicit(&resolved, memory_order_acquire) >= SLOTS;
     if (!d || full || (!known && !record(s, d))) {
         atomic_fetch_add(&overflow, 1);
+        pp_ring_count_lost(1);
         return false;
     }
     pp_ring_cost(known ? 0 : EVENT_COST);
     s->mark = *mark;
     s->device = (uint32_t)(d - devices);
+    s->lost_before = atomic_exchange(&overflow, 0);
     atomic_store_explicit(&queued, at + 1, memory_order_release);
     return false;
 }
@@ -280,7 +283,6 @@ static int64_t cuda_poll(void)
         int mode = CU_CAPTURE_MODE_RELAXED;
         relaxed = cu.capture_mode(&mode) == CU_OK;
     }
-    uint64_t lost = atomic_exchange(&overflow, 0);
     uint64_t at = atomic_load_explicit(&resolved, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&queued, memory_order_acquire);
     for (; at < end; at++) {
@@ -289,14 +291,13 @@ static int64_t cuda_poll(void)
         int rc = s->mark.time != 0 ? 1 : ready(d) ? resolve(s, d) : -1;
         if (rc == 0)
             break;
+        pp_ring_lost_here(s->lost_before + (rc < 0));
         if (rc > 0)
             pp_ring_push(&s->mark);
         else
-            lost++;
+            pp_ring_count_lost(1);
         atomic_store_explicit(&resolved, at + 1, memory_order_release);
     }
-    if (lost)
-        pp_ring_lose(lost);
     return at < end ? POLL_BUSY : pp_ring_mode_now() == PP_RING_SAMPLE ? POLL_BUSY : POLL_IDLE;
 }
 

@@ -357,12 +357,22 @@ static void write_mark(const pp_mark *mark)
     __atomic_store_n(&ring.header->head, ring.head, __ATOMIC_RELEASE);
 }
 
-void pp_ring_lose(uint64_t count)
+void pp_ring_count_lost(uint64_t count)
 {
-    if (!ring.header)
-        return;
+    if (ring.header)
+        __atomic_fetch_add(&ring.header->lost, count, __ATOMIC_RELAXED);
+}
+
+void pp_ring_lost_here(uint64_t count)
+{
     ring.pending += count;
-    __atomic_fetch_add(&ring.header->lost, count, __ATOMIC_RELAXED);
+}
+
+/* One that is about to be written. */
+static void lose_mark(void)
+{
+    pp_ring_count_lost(1);
+    pp_ring_lost_here(1);
 }
 
 void pp_ring_push(const pp_mark *mark)
@@ -371,12 +381,12 @@ void pp_ring_push(const pp_mark *mark)
         return;
     __atomic_fetch_add(&ring.header->marks, 1, __ATOMIC_RELAXED);
     if (!writable()) {
-        pp_ring_lose(1);
+        lose_mark();
         return;
     }
     /* Two places: what was lost is told before the first mark that is not. */
     if (PP_RING_MARKS - (ring.head - ring.tail) < 2 && room() < 2) {
-        pp_ring_lose(1);
+        lose_mark();
         return;
     }
     if (ring.pending) {
@@ -386,7 +396,7 @@ void pp_ring_push(const pp_mark *mark)
         ring.pending = 0;
         write_mark(&lost);
         if (PP_RING_MARKS - (ring.head - ring.tail) < 1 && room() < 1) {
-            pp_ring_lose(1);
+            lose_mark();
             return;
         }
     }

@@ -235,15 +235,16 @@ API int pp_fault_ring(const char *path, char *out, size_t size)
     close(fd);
     if (n != (ssize_t)sizeof h)
         return -1;
-    (void)snprintf(out, size,
-                   "{\"head\": %llu, \"lost\": %llu, \"marks\": %llu, \"failures\": %u, "
-                   "\"detached\": %u, \"state\": %u, \"capacity\": %u, \"clock\": \"%.15s\", "
-                   "\"kernels\": \"%.63s\", \"fine\": \"%.63s\", \"kernel_head\": %llu, "
-                   "\"kernels_lost\": %llu, \"refusal\": \"%.63s\", \"gpus\": \"%.255s\"}",
-                   (unsigned long long)h.head, (unsigned long long)h.lost,
-                   (unsigned long long)h.marks, h.failures, h.detached, h.state, h.mark_count,
-                   h.clock, h.kernels, h.pm, (unsigned long long)h.kernel_head,
-                   (unsigned long long)h.kernels_lost, h.refusal, h.gpus);
+    (void)snprintf(
+        out, size,
+        "{\"head\": %llu, \"lost\": %llu, \"marks\": %llu, \"failures\": %u, "
+        "\"detached\": %u, \"state\": %u, \"capacity\": %u, \"clock\": \"%.15s\", "
+        "\"kernels\": \"%.63s\", \"fine\": \"%.63s\", \"kernel_head\": %llu, "
+        "\"kernels_lost\": %llu, \"refusal\": \"%.63s\", \"gpus\": \"%.255s\", \"steps\": %lld}",
+        (unsigned long long)h.head, (unsigned long long)h.lost, (unsigned long long)h.marks,
+        h.failures, h.detached, h.state, h.mark_count, h.clock, h.kernels, h.pm,
+        (unsigned long long)h.kernel_head, (unsigned long long)h.kernels_lost, h.refusal, h.gpus,
+        (long long)h.steps);
     return 0;
 }
 
