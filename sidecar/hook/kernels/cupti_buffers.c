@@ -20,7 +20,7 @@ static atomic_bool ran_out;      /* of them */
 static uint8_t *buffers;         /* two captures' in turn, and one in reserve */
 static atomic_int pool;          /* which of the two */
 static atomic_bool left;         /* CUPTI was: those that it had are nobody's */
-/* Held as one is handed back, and as those of the other capture are taken. */
+/* Held as one is handed back, as all are given up, and as those of the other capture are taken. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void wanted(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -42,7 +42,8 @@ static void wanted(uint8_t **buffer, size_t *size, size_t *max_records)
     *size = BUFFER_SIZE;
 }
 
-/* One of the capture before, which a thread of CUPTI's may still hand over, is nobody's. */
+/* One of a capture that was left, which a thread of CUPTI's may still hand over, is nobody's: the
+ * names in it are CUPTI's, which frees them. */
 static void filled(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
     (void)size;
@@ -51,7 +52,8 @@ static void filled(void *context, uint32_t stream, uint8_t *buffer, size_t size,
     const size_t at = (size_t)(buffer - buffers) / BUFFER_SIZE;
     (void)pthread_mutex_lock(&lock);
     if (at / BUFFERS == (size_t)atomic_load(&pool)) {
-        pp_records_take(context, stream, buffer, valid);
+        if (!atomic_load(&left))
+            pp_records_take(context, stream, buffer, valid);
         atomic_fetch_or(&free_buffers, 1U << at % BUFFERS);
     }
     (void)pthread_mutex_unlock(&lock);
@@ -69,9 +71,10 @@ bool pp_cupti_buffers_take_back(void)
 {
     if (!buffers)
         buffers = aligned_alloc(64, (size_t)(RESERVE + 1) * BUFFER_SIZE);
-    else if (!atomic_exchange(&left, false))
+    else if (!atomic_load(&left))
         return true;
     (void)pthread_mutex_lock(&lock);
+    atomic_store(&left, false);
     atomic_store(&pool, !atomic_load(&pool));
     atomic_store(&free_buffers, buffers ? UINT_MAX : 0);
     atomic_store(&ran_out, false);
@@ -79,9 +82,11 @@ bool pp_cupti_buffers_take_back(void)
     return buffers != NULL;
 }
 
-void pp_cupti_buffers_abandon(void)
+void pp_cupti_buffers_abandon(bool abandon)
 {
-    atomic_store(&left, true);
+    (void)pthread_mutex_lock(&lock);
+    atomic_store(&left, abandon);
+    (void)pthread_mutex_unlock(&lock);
 }
 
 bool pp_cupti_buffers_few(void)

@@ -67,10 +67,11 @@ static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
 static void leave(void)
 {
     atomic_store(&ever_left, true);
-    if (pp_cupti.finalize() != PP_CUPTI_OK)
-        return; /* the next capture goes on with it, or whoever gives way tries again */
-    atomic_store(&subscribed, false);
-    pp_cupti_buffers_abandon();
+    pp_cupti_buffers_abandon(true);
+    if (pp_cupti.finalize() == PP_CUPTI_OK)
+        atomic_store(&subscribed, false);
+    else /* the next capture goes on with it, or whoever gives way tries again */
+        pp_cupti_buffers_abandon(false);
 }
 
 /* In a CUDA call of the training that is about to return: there CUPTI can be left. */

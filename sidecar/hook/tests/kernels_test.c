@@ -34,6 +34,10 @@ static int64_t ahead;      /* ns: it is so much later than it is */
 static bool ends_next;     /* the capture ends as somebody looks at the clock next */
 static bool ends_at_flush; /* after the next flush has returned */
 static int (*real_flush)(uint32_t);
+static int (*real_callbacks)(void (*)(uint8_t **, size_t *, size_t *),
+                             void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+static void (*wanted)(uint8_t **, size_t *, size_t *);
+static void (*filled)(void *, uint32_t, uint8_t *, size_t, size_t);
 
 /* The linker puts it in the place of pp_now(). */
 int64_t __real_pp_now(void);
@@ -67,6 +71,14 @@ static int flush(uint32_t force)
     return rc;
 }
 
+static int callbacks(void (*want)(uint8_t **, size_t *, size_t *),
+                     void (*fill)(void *, uint32_t, uint8_t *, size_t, size_t))
+{
+    wanted = want;
+    filled = fill;
+    return real_callbacks(want, fill);
+}
+
 static void get(void *library, const char *name, void *ret)
 {
     void *symbol = dlsym(library, name);
@@ -88,6 +100,8 @@ static int load(void **state)
     get(library, "pp_cupti_fault", &cupti.fault);
     real_flush = pp_cupti.flush;
     pp_cupti.flush = flush;
+    real_callbacks = pp_cupti.callbacks;
+    pp_cupti.callbacks = callbacks;
     return 0;
 }
 
@@ -251,12 +265,41 @@ static void test_what_began_within_a_capture_is_its_own(void **state)
     cupti.fault("");
 }
 
+/* What is handed over late, by a thread of CUPTI's: its names are freed by then. */
+static void test_a_buffer_after_cupti_was_left_is_not_read(void **state)
+{
+    (void)state;
+    enum { SIZE = 216, START = 16, END = 24, NAME = 104, QUEUED = 120, SUBMITTED = 128 };
+    uint8_t *buffer = NULL;
+    size_t size = 0, most = 0;
+    const int64_t at = INT64_C(2000000000000000000);
+    const char *const freed = (const char *)(uintptr_t)1;
+    const uint32_t kind = PP_CUPTI_KERNEL;
+    start();
+    wanted(&buffer, &size, &most);
+    end();
+    launch_short();
+    (void)pp_kernels_poll(false);
+    leave();
+    const uint64_t told = pp_ring()->kernel_head;
+    memset(buffer, 0, SIZE);
+    memcpy(buffer, &kind, sizeof kind);
+    memcpy(buffer + START, &at, sizeof at);
+    memcpy(buffer + END, &at, sizeof at);
+    memcpy(buffer + QUEUED, &at, sizeof at);
+    memcpy(buffer + SUBMITTED, &at, sizeof at);
+    memcpy(buffer + NAME, &freed, sizeof freed);
+    filled(NULL, 0, buffer, size, SIZE);
+    assert_int_equal(pp_ring()->kernel_head, told);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_capture_is_not_closed_by_the_end_of_the_one_before),
         cmocka_unit_test(test_a_first_kernel_of_a_stream_at_the_end),
         cmocka_unit_test(test_what_still_runs_is_lost_if_it_is_the_captures),
+        cmocka_unit_test(test_a_buffer_after_cupti_was_left_is_not_read),
         cmocka_unit_test(test_what_began_within_a_capture_is_its_own),
     };
     return cmocka_run_group_tests(tests, load, unload);
