@@ -59,6 +59,7 @@ static process_gpu *add_gpu(pp_process *p, int device, pp_error *err)
     }
     if (p->gpu_count > 0) {
         memcpy(g->runs, p->gpus[0].runs, sizeof g->runs);
+        memcpy(g->run_at, p->gpus[0].run_at, sizeof g->run_at);
         g->run_count = p->gpus[0].run_count;
     }
     p->gpu_count++;
@@ -352,16 +353,26 @@ static int on_event(pp_process *p, pp_agent_pod *pod, int event, const pp_step *
     }
 }
 
+/* No mark so far is of a capture that is still to be told. */
+static bool is_idle(const pp_process *p)
+{
+    return !pp_pairing_running(p->pairing) && !pp_kernels_waiting(p->kernels) && !any_open(p);
+}
+
 /* Where nobody may be told yet, the oldest go. */
-static void add_run(process_gpu *g, pp_wire_run run)
+static void add_run(process_gpu *g, pp_wire_run run, uint64_t at)
 {
     const pp_wire_run *before = g->run_count ? &g->runs[g->run_count - 1] : NULL;
     const int64_t over = before ? before->start + before->duration - run.start : 0;
     if (over > 0 && over < CLOCKS_APART)
         run.start += over; /* it began where that one ended, by another look at both clocks */
-    if (g->run_count == PP_WIRE_MAX_RUNS)
-        memmove(g->runs, g->runs + 1, --g->run_count * sizeof *g->runs);
-    g->runs[g->run_count++] = run;
+    if (g->run_count == PP_WIRE_MAX_RUNS) {
+        g->run_count--;
+        memmove(g->runs, g->runs + 1, g->run_count * sizeof *g->runs);
+        memmove(g->run_at, g->run_at + 1, g->run_count * sizeof *g->run_at);
+    }
+    g->runs[g->run_count] = run;
+    g->run_at[g->run_count++] = at;
 }
 
 /* Nothing before the year 2000, nothing to come. */
@@ -376,9 +387,11 @@ static int take_run(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_er
     if (run.start < PP_WIRE_TIME_MIN)
         return 0;
     for (size_t i = 0; i < p->gpu_count; i++)
-        add_run(&p->gpus[i], run);
-    return p->gpus[0].run_count >= RUNS_AT_ONCE && !any_open(p) ? process_emit_runs(p, pod, err)
-                                                                : 0;
+        add_run(&p->gpus[i], run, p->at);
+    if (p->gpus[0].run_count < RUNS_AT_ONCE || !is_idle(p))
+        return 0;
+    p->from = p->at + 1;
+    return process_emit_runs(p, pod, err);
 }
 
 /* Hands on the steps whose kernels are all here. */
@@ -431,13 +444,14 @@ static int take(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_error 
 static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
     uint64_t taken = pp_reader_taken(p->reader);
-    if (!pp_pairing_running(p->pairing) && !pp_kernels_waiting(p->kernels) && !any_open(p))
+    if (is_idle(p))
         p->from = taken;
-    if (taken - p->from > HELD_MAX && any_steps(p))
+    if (taken - process_tail(p) > HELD_MAX && any_steps(p))
         process_cut(p, pod);
-    if (taken - p->from > HELD_MAX)
+    const bool too_many = taken - process_tail(p) > HELD_MAX;
+    if (too_many)
         p->from = taken;
-    return pp_reader_release(p->reader, p->from, &p->told, err);
+    return pp_reader_release(p->reader, too_many ? taken : process_tail(p), &p->told, err);
 }
 
 static int drain_kernels(pp_process *p, pp_error *err)

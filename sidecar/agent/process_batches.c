@@ -173,22 +173,34 @@ static void count(pp_process *p, pp_wire_batch *batch)
     count_missing(p, batch);
 }
 
-/* The runs so far, into a batch that ends at `end`: none is later, as the ring may say otherwise.
- */
+uint64_t process_tail(const pp_process *p)
+{
+    uint64_t tail = p->from;
+    for (size_t i = 0; i < p->gpu_count; i++)
+        if (p->gpus[i].run_count > 0 && p->gpus[i].run_at[0] < tail)
+            tail = p->gpus[i].run_at[0];
+    return tail;
+}
+
+/* The runs so far, into a batch; those that ended behind it wait for the next one. */
 static int tell_runs(process_gpu *g, pp_wire_batch *batch, pp_error *err)
 {
     batch->runs = calloc(g->run_count + 1, sizeof *batch->runs);
     if (!batch->runs)
         return pp_error_nomem(err);
     int64_t after = INT64_MIN;
+    size_t kept = 0;
     for (size_t i = 0; i < g->run_count; i++) {
-        const pp_wire_run *r = &g->runs[i];
-        if (r->start < after || r->start + r->duration > batch->capture.end)
-            continue;
-        after = r->start + r->duration;
-        batch->runs[batch->run_count++] = *r;
+        const pp_wire_run r = g->runs[i];
+        if (r.start + r.duration > batch->capture.end) {
+            g->run_at[kept] = g->run_at[i];
+            g->runs[kept++] = r;
+        } else if (r.start >= after) {
+            after = r.start + r.duration;
+            batch->runs[batch->run_count++] = r;
+        }
     }
-    g->run_count = 0;
+    g->run_count = kept;
     return 0;
 }
 
@@ -356,7 +368,7 @@ pp_wire_batch *process_make_timeless(const pp_process *p, const process_gpu *g, 
 
 void process_emit_timeless(const pp_process *p, const pp_agent_pod *pod, pp_wire_batch *batch)
 {
-    pp_place place = {.ring = pp_text_file_name(p->path), .tail = p->from, .told = p->told};
+    pp_place place = {.ring = pp_text_file_name(p->path), .tail = process_tail(p), .told = p->told};
     pod->emit(pod->user, batch, 0, &place);
 }
 
@@ -540,6 +552,7 @@ static int emit_runs_of(pp_process *p, process_gpu *g, pp_agent_pod *pod, pp_err
     const pp_wire_run *last = &g->runs[g->run_count - 1];
     pp_wire_batch *batch = process_make_timeless(p, g, pod, last->start + last->duration, err);
     int rc = batch ? tell_runs(g, batch, err) : -1;
+    g->run_count = 0; /* one that ended behind the last is the ring's mistake */
     if (rc == 0)
         process_emit_timeless(p, pod, batch);
     pp_wire_batch_free(batch);

@@ -32,7 +32,8 @@ typedef struct process_gpu {
     bool told_why;                      /* why there is no more of it */
     bool open;                          /* the batcher has a capture */
     int64_t steps;                      /* of it */
-    pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, not told yet */
+    pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, not told yet ... */
+    uint64_t run_at[PP_WIRE_MAX_RUNS];  /* ... and the positions of their marks in the ring */
     size_t run_count;
 } process_gpu;
 
@@ -104,6 +105,9 @@ int process_name_gpu(const pp_process *p, const process_gpu *g, pp_strings *gpus
 
 /** What the ring's table has of a layer; `user` is the pp_process. */
 int process_describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *err);
+
+/** Before this one all marks are in batches, or will be in none. */
+uint64_t process_tail(const pp_process *p);
 
 /** For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
 pp_wire_batch *process_make_timeless(const pp_process *p, const process_gpu *g, pp_agent_pod *pod,

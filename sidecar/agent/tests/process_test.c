@@ -46,6 +46,8 @@ static int tear_down(void **state)
 typedef struct emitted {
     int64_t marks; /* of the hook's cost */
     int64_t steps[4], waits[4];
+    int64_t counted[4]; /* steps */
+    pp_place place;     /* of the last batch */
     pp_wire_left_out left_out;
     bool further[4];
 } emitted;
@@ -55,7 +57,9 @@ static void gather(void *user, pp_wire_batch *batch, int64_t events, const pp_pl
     emitted *e = user;
     const int64_t id = batch->process.id;
     (void)events;
-    (void)place;
+    e->place = *place;
+    for (size_t i = 0; i < batch->run_count; i++)
+        e->counted[id] += batch->runs[i].steps;
     assert_in_range(id, 0, 3);
     e->steps[id] += (int64_t)batch->step_count;
     e->waits[id] += (int64_t)batch->waits.count;
@@ -102,16 +106,27 @@ static void push_step(int64_t number, unsigned gpus)
     pp_ring()->steps++;
 }
 
+static void push_complete(int64_t until)
+{
+    pp_ring_push_kernel(&(pp_kernel){.launched = until * STEP + 1,
+                                     .start = (int64_t)pp_ring_kernels_lost(),
+                                     .flags = PP_KERNEL_COMPLETE});
+}
+
 /* Ten steps, with kernels on these GPUs. */
-static void push_capture(int64_t first, unsigned gpus)
+static void push_capture_alone(int64_t first, unsigned gpus)
 {
     mark(PP_MARK_START, first * STEP, 0, first - 1);
     for (int64_t step = first; step < first + 10; step++)
         push_step(step, gpus);
     mark(PP_MARK_STOP, (first + 10) * STEP, 0, first + 9);
-    pp_ring_push_kernel(&(pp_kernel){.launched = (first + 10) * STEP + 1,
-                                     .start = (int64_t)pp_ring_kernels_lost(),
-                                     .flags = PP_KERNEL_COMPLETE});
+}
+
+/* And no more will come. */
+static void push_capture(int64_t first, unsigned gpus)
+{
+    push_capture_alone(first, gpus);
+    push_complete(first + 10);
 }
 
 static void poll_at(pp_process *p, pp_agent_pod *pod, int64_t now)
@@ -236,6 +251,85 @@ static void test_a_refusal_is_taken_back(void **state)
     pp_process_free(p);
 }
 
+static void push_counted(int64_t steps, int64_t until)
+{
+    mark(PP_MARK_COUNTED, until * STEP, (uint32_t)steps, steps * STEP);
+}
+
+/* They are told with the next capture, or at the end, by whichever agent is there; once, also where
+ * an agent is killed before their marks have left the ring. */
+static void test_counted_steps_outlive_the_agent(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_error err = {0};
+    pp_process *p = opened();
+    push_capture(10, 1);
+    poll_at(p, &pod, 30 * STEP);
+    push_counted(7, 40);
+    push_counted(5, 45);
+    poll_at(p, &pod, 46 * STEP);
+    assert_true(all.steps[0] > 0 && all.counted[0] == 0);
+    pp_process_free(p);
+
+    p = opened();
+    poll_at(p, &pod, 47 * STEP);
+    push_counted(3, 50);
+    push_capture(60, 1);
+    poll_at(p, &pod, 80 * STEP);
+    assert_int_equal(all.counted[0], 15);
+    push_counted(2, 85);
+    poll_at(p, &pod, 86 * STEP);
+    const pp_ring_header before = *pp_ring();
+    pp_process_finish(p, &pod);
+    assert_int_equal(all.counted[0], 17);
+    all.place.ring = strrchr(path, '/') + 1; /* the process's was borrowed */
+    pp_process_free(p);
+
+    pp_ring()->tail = before.tail; /* as it was when the batch was written */
+    pp_ring()->tail_check = before.tail_check;
+    assert_int_equal(pp_reader_resume(folder, &all.place, &err), 0);
+    p = opened();
+    poll_at(p, &pod, 90 * STEP);
+    pp_process_finish(p, &pod);
+    assert_int_equal(all.counted[0], 17);
+    pp_process_free(p);
+}
+
+/* Those that come while the capture before them still waits for its kernels, and many at once. */
+static void test_counted_steps_are_told_whenever_they_come(void **state)
+{
+    (void)state;
+    enum { AT_ONCE = PP_WIRE_MAX_RUNS / 2 - 1 }; /* with the one before */
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_error err = {0};
+    pp_process *p = opened();
+    push_capture_alone(10, 1);
+    push_counted(4, 24);
+    poll_at(p, &pod, 25 * STEP);
+    push_complete(20);
+    poll_at(p, &pod, 26 * STEP);
+    assert_true(all.steps[0] > 0);
+    const pp_ring_header before = *pp_ring();
+    for (int i = 0; i < AT_ONCE; i++)
+        push_counted(1, 30 + i);
+    poll_at(p, &pod, (31 + AT_ONCE) * STEP);
+    assert_int_equal(all.counted[0], 4 + AT_ONCE);
+    all.place.ring = strrchr(path, '/') + 1; /* the process's was borrowed */
+    pp_process_free(p);
+
+    pp_ring()->tail = before.tail; /* as it was when the batch was written */
+    pp_ring()->tail_check = before.tail_check;
+    assert_int_equal(pp_reader_resume(folder, &all.place, &err), 0);
+    p = opened();
+    poll_at(p, &pod, (31 + AT_ONCE) * STEP);
+    pp_process_finish(p, &pod);
+    assert_int_equal(all.counted[0], 4 + AT_ONCE);
+    pp_process_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +337,9 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_numbers_outlive_the_agent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lost_kernels_are_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_counted_steps_outlive_the_agent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_counted_steps_are_told_whenever_they_come, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_refusal_is_taken_back, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
