@@ -233,20 +233,37 @@ const pp_ring_told *pp_reader_told(const pp_reader *r)
     return &r->told;
 }
 
+/* What batches have told; those of no time have no marks. */
+static int write_told(pp_reader *r, const pp_ring_told *told, pp_error *err)
+{
+    if (memcmp(told, &r->told, sizeof *told) == 0)
+        return 0;
+    if (write_at(r, told, sizeof *told, offsetof(pp_ring_header, told), err) < 0)
+        return -1;
+    r->told = *told;
+    return 0;
+}
+
 /* What was told goes first: an agent killed in between has its spool, which says both. */
 int pp_reader_release(pp_reader *r, uint64_t tail, const pp_ring_told *told, pp_error *err)
 {
-    if (tail <= r->released || tail > r->tail)
+    if (tail < r->released || tail > r->tail)
         return 0;
     uint64_t pair[2] = {tail, ~tail};
-    if (memcmp(told, &r->told, sizeof *told) != 0 &&
-        write_at(r, told, sizeof *told, offsetof(pp_ring_header, told), err) < 0)
+    if (write_told(r, told, err) < 0)
         return -1;
-    if (write_at(r, pair, sizeof pair, offsetof(pp_ring_header, tail), err) < 0)
+    if (tail > r->released &&
+        write_at(r, pair, sizeof pair, offsetof(pp_ring_header, tail), err) < 0)
         return -1;
-    r->told = *told;
     r->released = tail;
     return 0;
+}
+
+/* Counters only grow. */
+static bool is_later(const pp_ring_told *a, const pp_ring_told *b)
+{
+    return a->lost > b->lost || a->marks > b->marks || a->cost > b->cost || a->paused > b->paused ||
+           a->kernels_lost > b->kernels_lost;
 }
 
 int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err)
@@ -259,7 +276,8 @@ int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err
     if (pp_reader_open(path, &r, err) < 0 || !r)
         return -1;
     int rc = 0;
-    if (place->tail <= r->header.head) {
+    if (place->tail <= r->header.head &&
+        (place->tail > r->tail || is_later(&place->told, &r->told))) {
         r->tail = place->tail;
         rc = pp_reader_release(r, place->tail, &place->told, err);
     }

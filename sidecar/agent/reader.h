@@ -44,16 +44,16 @@ long pp_reader_take(pp_reader *reader, pp_mark *marks, size_t max, pp_error *err
 uint64_t pp_reader_taken(const pp_reader *reader);
 
 /**
- * Gives the hook the room of the marks before `tail`, and tells the next agent to begin there.
- * Nothing happens where that is so already, or where `tail` was not taken yet.
+ * Gives the hook the room of the marks before `tail`, and tells the next agent to begin there, and
+ * what was told. Nothing happens where `tail` was given before, or was not taken yet.
  */
 int pp_reader_release(pp_reader *reader, uint64_t tail, const pp_ring_told *told, pp_error *err);
 
 /** What agents so far have told of it. */
 const pp_ring_told *pp_reader_told(const pp_reader *reader);
 
-/** Releases a ring that nobody has open up to `place`, where it is possible and further than now.
- */
+/** Releases a ring that nobody has open up to `place`, where it is possible and further than now,
+ * or tells more. */
 int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err);
 
 /** The same for kernels, which leave the ring at once. */
