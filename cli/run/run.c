@@ -473,7 +473,12 @@ static void tell_left_out(const run *r)
     static const char what_to_do[] =
         "Leave a processor to precisionprobe; where a stream of the GPU is far behind the others, "
         "longer captures (--capture) lose less";
-    if (l->lost > 0 || (l->steps > 0 && l->late == 0))
+    if (l->steps > 0 && l->lost == 0 && l->late == 0)
+        (void)fprintf(stderr,
+                      "precisionprobe: %" PRId64 " marked steps were left out: the training ended "
+                      "before all of their kernels were known\n",
+                      l->steps);
+    if (l->lost > 0)
         (void)fprintf(stderr,
                       "precisionprobe: %" PRId64 " marked steps were left out: %" PRId64
                       " kernels' records were lost. %s\n",

@@ -859,7 +859,7 @@ static bool all_here(const pp_kernels *k, const item *i)
 {
     const bool few =
         k->count - k->head < FEW_KERNELS && k->items_count < FEW_STEPS && k->pieces < FEW_PIECES;
-    const int64_t slack = few && !k->finished && k->so_far < i->step.end ? PATIENCE : SLACK;
+    const int64_t slack = few && k->so_far < i->step.end ? PATIENCE : SLACK;
     return k->complete >= i->step.end || k->newest >= i->step.end + slack;
 }
 
@@ -917,6 +917,7 @@ static int begin_item(pp_kernels *k, item *i, pp_error *err)
     k->launched = 0;
     k->whole = i->event == PP_PAIRING_STEP && all_here(k, i);
     if (!k->whole) {
+        k->missing.steps += i->event == PP_PAIRING_STEP && !i->step.dwell;
         k->on = i->event == PP_PAIRING_START;
         return 0;
     }

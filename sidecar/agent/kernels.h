@@ -89,7 +89,8 @@ void pp_kernels_lost(pp_kernels *kernels, uint64_t lost);
 int pp_kernels_queue(pp_kernels *kernels, pp_pairing_event event, const pp_step *step,
                      pp_error *err);
 
-/** No more kernels will come for what waits now. */
+/** No more kernels will come for what waits now: a step that is not known to have all is dropped,
+ * and counted. */
 void pp_kernels_finish(pp_kernels *kernels);
 
 /** Whether something waits for its kernels. */
@@ -106,7 +107,8 @@ int pp_kernels_next(pp_kernels *kernels, const pp_step **ret_step, pp_error *err
 typedef struct pp_kernels_missing {
     uint64_t lost;  /**< kernels that are not here */
     uint64_t late;  /**< that came after their step was handed out, whose busy times lack them */
-    uint64_t steps; /**< of the training that waited and were dropped, for either */
+    uint64_t steps; /**< of the training that waited and were dropped, for either or since nothing
+                         more came */
 } pp_kernels_missing;
 
 pp_kernels_missing pp_kernels_what_is_missing(const pp_kernels *kernels);

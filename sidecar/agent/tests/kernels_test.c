@@ -553,7 +553,21 @@ static void test_the_end_of_the_process(void **state)
     pp_kernels_finish(k);
     assert_int_equal(next(k, &s), PP_PAIRING_STOP);
     assert_int_equal(next(k, &s), PP_PAIRING_NONE);
+    assert_int_equal(pp_kernels_what_is_missing(k).steps, 1);
     pp_kernels_free(k);
+
+    for (int known = 0; known < 2; known++) {
+        k = started();
+        step(k, 2, LATER, 2 * LATER, NULL, 0);
+        kernel(k, 2 * LATER + LATER / 2, 2 * LATER + LATER / 2, 1,
+               0); /* another stream may be behind */
+        if (known)
+            kernel(k, 2 * LATER, 0, 0, PP_KERNEL_COMPLETE | PP_KERNEL_SO_FAR);
+        pp_kernels_finish(k);
+        assert_int_equal(next(k, &s), known ? PP_PAIRING_STEP : PP_PAIRING_STOP);
+        assert_int_equal(pp_kernels_what_is_missing(k).steps, !known);
+        pp_kernels_free(k);
+    }
 
     k = started();
     step(k, 2, 1000, 4 * LATER, NULL, 0);
