@@ -96,16 +96,11 @@ static row *find(pp_copy_sums *s, const key *k, unsigned most)
     return r;
 }
 
-static int64_t capped_sum(int64_t a, int64_t b, int64_t most)
-{
-    return b < most - a ? a + b : most;
-}
-
 static void add(sum *to, const sum *from)
 {
-    to->count = capped_sum(to->count, from->count, PP_WIRE_MAX_COUNT);
-    to->bytes = capped_sum(to->bytes, from->bytes, PP_WIRE_MAX_COUNT);
-    to->ns = capped_sum(to->ns, from->ns, PP_WIRE_MAX_DURATION);
+    to->count = pp_sum_capped(to->count, from->count, PP_WIRE_MAX_COUNT);
+    to->bytes = pp_sum_capped(to->bytes, from->bytes, PP_WIRE_MAX_COUNT);
+    to->ns = pp_sum_capped(to->ns, from->ns, PP_WIRE_MAX_DURATION);
 }
 
 void pp_copy_sums_add(pp_copy_sums *s, const pp_kernels_placed *copy)

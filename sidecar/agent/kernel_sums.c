@@ -192,14 +192,14 @@ void pp_kernel_sums_add(pp_kernel_sums *s, const pp_kernels_placed *kernel)
         s->touched = r;
     }
     r->next_count++;
-    r->next_ns += kernel->end - kernel->start;
+    r->next_ns = pp_sum_capped(r->next_ns, kernel->end - kernel->start, PP_WIRE_MAX_DURATION);
 }
 
 void pp_kernel_sums_step(pp_kernel_sums *s, bool counts)
 {
     for (row *r = s->touched; r; r = r->next) {
         r->count += counts ? r->next_count : 0;
-        r->ns += counts ? r->next_ns : 0;
+        r->ns = pp_sum_capped(r->ns, counts ? r->next_ns : 0, PP_WIRE_MAX_DURATION);
         r->next_count = r->next_ns = 0;
     }
     s->steps += counts;

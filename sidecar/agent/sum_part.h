@@ -23,6 +23,13 @@ static inline int pp_sum_compare(const uint32_t *a, const uint32_t *b, size_t n)
     return i == n ? 0 : a[i] < b[i] ? -1 : 1;
 }
 
+/** The sum of what is not negative, `most` at most: what the user's process says may be anything.
+ */
+static inline int64_t pp_sum_capped(int64_t a, int64_t b, int64_t most)
+{
+    return b < most - a ? a + b : most;
+}
+
 /** A part that is made. Begins with room, `from` and `rows` alone. */
 typedef struct pp_sum_part {
     size_t room;    /**< bytes that are left */

@@ -223,6 +223,26 @@ static void test_too_many_rows_tell_nothing(void **state)
     pp_kernel_sums_free(s);
 }
 
+static void test_impossible_durations(void **state)
+{
+    (void)state;
+    enum { STEPS = 3, KERNELS = 5 };
+    pp_kernel_sums *s = pp_kernel_sums_new();
+    for (int i = 0; i < STEPS; i++) {
+        for (int j = 0; j < KERNELS; j++)
+            add(s, 1, F, 0, INT64_MAX / 2);
+        pp_kernel_sums_step(s, true);
+    }
+    pp_wire_kernels told = copy(s);
+    assert_row(&told, 0, "",
+               &(pp_wire_kernel){.layer = 1,
+                                 .phase = PP_WIRE_FORWARD,
+                                 .count = STEPS * KERNELS,
+                                 .duration = PP_WIRE_MAX_DURATION});
+    done(&told);
+    pp_kernel_sums_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_a_name_without_end),
         cmocka_unit_test(test_told_in_parts),
         cmocka_unit_test(test_no_longer_than_the_wire_takes),
+        cmocka_unit_test(test_impossible_durations),
         cmocka_unit_test(test_too_many_rows_tell_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
