@@ -233,10 +233,16 @@ static void lose_until(pp_kernels *k, int64_t time)
     k->head = k->count = 0;
 }
 
+static bool is_copy(const pp_kernel *kernel)
+{
+    return kernel->flags & PP_KERNEL_COPY;
+}
+
 /* These here are too many. */
 static void lose_waiting(pp_kernels *k)
 {
-    k->missing.lost += k->count - k->head;
+    for (size_t i = k->head; i < k->count; i++)
+        k->missing.lost += !is_copy(&k->kernels[i]);
     lose_until(k, INT64_MAX);
 }
 
@@ -264,11 +270,6 @@ uint64_t pp_kernels_heeded(const pp_kernels *k)
 void pp_kernels_lost(pp_kernels *k, uint64_t lost)
 {
     heed_losses(k, lost, INT64_MAX);
-}
-
-static bool is_copy(const pp_kernel *kernel)
-{
-    return kernel->flags & PP_KERNEL_COPY;
 }
 
 static int64_t end_of(const pp_kernel *kernel)

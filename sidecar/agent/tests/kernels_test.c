@@ -675,8 +675,9 @@ static void test_bounds(void **state)
     const pp_step *s = NULL;
     pp_kernels *k = started();
     for (int64_t i = 0; i < PP_KERNELS_MAX + 1; i++)
-        kernel(k, 2000 + i, 2000 + i, 1, 0);
+        kernel(k, 2000 + i, 2000 + i, 1, i % 2 ? PP_KERNEL_COPY : 0);
     assert_int_equal(next(k, &s), PP_PAIRING_STOP);
+    assert_int_equal(pp_kernels_what_is_missing(k).lost, 1 + PP_KERNELS_MAX / 2); /* no copies */
     pp_kernels_free(k);
 
     k = started();
