@@ -372,8 +372,8 @@ void pp_module_map_clear(void);
  * it keeps) once. Its signals are masked. Returns -1 where there can be none. */
 int pp_thread_start(PyObject *run);
 /** Until the mode is not `seen`; -1: the process is leaving. Called by that thread, with the GIL.
- */
-int64_t pp_thread_wait(uint32_t seen);
+ * Where the agent asks for nothing it calls `left` (may be NULL) once CUPTI is not attached. */
+int64_t pp_thread_wait(uint32_t seen, PyObject *left);
 /** The thread shall end; waits for it, 0.5 s at most. Gives the GIL away meanwhile. */
 void pp_thread_leave(void);
 /** In a forked child: there is no such thread. */

@@ -638,9 +638,10 @@ static PyObject *m_wait(PyObject *self, PyObject *args)
 {
     (void)self;
     unsigned int seen;
-    if (!PyArg_ParseTuple(args, "I", &seen))
+    PyObject *left = NULL;
+    if (!PyArg_ParseTuple(args, "I|O", &seen, &left))
         return NULL;
-    return PyLong_FromLongLong(pp_thread_wait(seen));
+    return PyLong_FromLongLong(pp_thread_wait(seen, left));
 }
 
 static PyObject *m_pause(PyObject *self, PyObject *args)

@@ -10,6 +10,8 @@
 
 #define LEAVE_WAIT_NS INT64_C(500000000)
 #define LEAVE_LOOK_NS INT64_C(200000)
+/* CUPTI is left in a CUDA call of the training's, of which nobody tells this thread. */
+#define LEFT_LOOK_NS INT64_C(1000000000)
 
 static atomic_uint running; /* threads: in a spawned process the one that waits to know what it is
                                starts the hook's, and ends */
@@ -55,13 +57,35 @@ static int64_t poll(bool last)
     return kernels < clock ? kernels : clock;
 }
 
-int64_t pp_thread_wait(uint32_t seen)
+/* Whether CUPTI was left since this was asked last, and nothing is to be recorded. */
+static bool was_left(uint32_t seen, bool *attached)
+{
+    const bool was = *attached;
+    *attached = seen == PP_RING_IDLE && pp_kernels_active();
+    return was && !*attached;
+}
+
+static void call(PyObject *function)
+{
+    PyObject *done = function ? PyObject_CallObject(function, NULL) : NULL;
+    PyErr_Clear();
+    Py_XDECREF(done);
+}
+
+int64_t pp_thread_wait(uint32_t seen, PyObject *left)
 {
     static uint32_t session; /* a mode that came back for another session is news too */
+    bool attached = seen == PP_RING_IDLE;
     Py_BEGIN_ALLOW_THREADS;
     while (!atomic_load(&closing) && pp_ring_mode_now() == seen && pp_ring_session() == session) {
         pp_sampler_poll();
-        pp_ring_wait(seen, poll(false));
+        const int64_t ns = poll(false);
+        if (was_left(seen, &attached)) {
+            Py_BLOCK_THREADS;
+            call(left);
+            Py_UNBLOCK_THREADS;
+        }
+        pp_ring_wait(seen, attached && ns > LEFT_LOOK_NS ? LEFT_LOOK_NS : ns);
     }
     if (session != 0 && session != pp_ring_session())
         pp_sampler_forget();

@@ -206,7 +206,9 @@ class Training(faults.Training):
         return faults.ring()["state"] == 2 and faults.ring()["clock"] == "kernels" and double.pp_cupti_attached()
 
     def left(self):
-        return super().left() + ["cupti"] * double.pp_cupti_attached()
+        profiler = [getattr(torch.autograd.profiler, name, None) for name in ("_prepare_profiler", "_enable_profiler")]
+        return super().left() + ["cupti"] * double.pp_cupti_attached() + [
+            each.__qualname__ for each in profiler if getattr(each, "__module__", "").startswith("precisionprobe_hook")]
 
 
 def plain(training):

@@ -71,7 +71,7 @@ class _Probe:
             try:
                 if mode != _IDLE or self.installed():
                     self.ask()
-                mode = _marks.wait(mode)
+                mode = _marks.wait(mode, self.profilers.remove)
             except Exception:
                 _marks.fail()
                 _marks.pause(100)  # ms; it is tried again

@@ -13,7 +13,8 @@ def running(torch):
 class Watch:
     """
     While it is installed, give_way is called before torch.profiler begins. The recording goes on for a moment
-    after its capture: until it has ended, which recording says, the watch stays where it is removed.
+    after its capture: until it has ended, which recording says, the watch stays where it is removed. Of a session's
+    last capture the hook's thread removes it then.
     """
 
     def __init__(self, give_way, recording):
