@@ -7,7 +7,8 @@
  * the thread is not known, in any. A piece reaches from
  * where the GPU's time line arrives at its begin to where it leaves its end, as two events there
  * would have been stamped: not before the host came by, not before what was launched earlier ended.
- * Collectives run beside everything and are pieces of their own.
+ * Collectives run beside everything and are pieces of their own. A step begins where the one before
+ * has ended on the GPU: what a kernel of another stream ran before that is in no busy time.
  *
  * Kernels of a compiled region that work for a layer inside of it make pieces of that layer's, and
  * cut the region's: from where the kernel before them in the same run of a graph ended, or, of the

@@ -718,6 +718,27 @@ static void on_listed(void *user, const pp_kernels_placed *kernel)
     l->kernels[l->n++] = *kernel;
 }
 
+/* On another stream than the step before, which the GPU still had to end: it is told by its name,
+ * and no step has its time. */
+static void test_a_kernel_that_ran_before_its_step_began(void **state)
+{
+    (void)state;
+    const pp_step *s = NULL;
+    placed_list all = {0};
+    pp_kernels *k = started();
+    pp_piece pieces[] = {piece(1, F, 1010, 1100)};
+    pp_kernels_watch(k, on_listed, &all);
+    step(k, 2, 1000, 1200, pieces, 1);
+    kernel(k, 1020, 1200, 200, 0);
+    kernel(k, 1030, 1500, 300, 0);
+    assert_int_equal(next(k, &s), PP_PAIRING_STEP);
+    assert_true(s->start == 1500 && s->end == 1800);
+    check(s, 0, 1, F, 1500, 1800, 300);
+    assert_int_equal(s->gap, 0);
+    assert_int_equal(all.n, 2);
+    pp_kernels_free(k);
+}
+
 /* The ns of a step in which one of these ran: of a layer, or of all. */
 static int64_t union_of(const placed_list *l, const pp_step *s, bool all, uint32_t layer)
 {
@@ -976,6 +997,7 @@ int main(void)
         cmocka_unit_test(test_runs_that_do_not_fit_and_replays),
         cmocka_unit_test(test_two_threads_and_streams),
         cmocka_unit_test(test_a_stream_behind_another),
+        cmocka_unit_test(test_a_kernel_that_ran_before_its_step_began),
         cmocka_unit_test(test_layers_of_two_gpus),
         cmocka_unit_test(test_threads_at_once),
         cmocka_unit_test(test_a_gpu_that_comes_later),
