@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 
+import again
 import busy
 import errors
 import lab
@@ -292,7 +293,7 @@ def evaluate(args, folder):
     if args.step:
         print_step(folder, results, runs, args.model, args.method)
     true = truth(rows, runs, args.model, args.method)
-    told = errors.estimates(results, args.method)
+    told = again.estimates(args.again, windows.of_run(folder / "results"), rows) if args.again else errors.estimates(results, args.method)
     if args.method == "Regression":
         lab.figure("lag", results["gpus"][0]["lagMs"], "ms", model=args.model, error=results["gpus"][0]["lagStandardErrorMs"],
                    windows=results["gpus"][0]["windows"])
@@ -319,6 +320,7 @@ def arguments():
     parser.add_argument("--budget", type=float, default=5.0, help="percent (5)")
     parser.add_argument("--capture", type=float, default=2.0, help="seconds (2)")
     parser.add_argument("--keep", help="a folder for what was measured; with it there, nothing is measured again")
+    parser.add_argument("--again", metavar="PROGRAM", help="sample_again of a build: what it makes of the windows in --keep's folder")
     parser.add_argument("--step", action="store_true", help="compare a step's sums with ncu's range of a step, too (minutes)")
     parser.add_argument("--page", help="a Markdown file to which the table is added")
     parser.add_argument("--role", choices=("train", "step"), help=argparse.SUPPRESS)

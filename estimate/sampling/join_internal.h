@@ -34,6 +34,17 @@ typedef struct pp_sampling_line {
 int pp_sampling_find_lag(const pp_sampling *sampling, const pp_sampling_clock *clock,
                          pp_sampling_line *ret, pp_error *err);
 
+/** A time of the samples' clock on the kernels'. */
+static inline int64_t pp_sampling_shifted(const pp_sampling_line *line, int64_t t)
+{
+    return t - (int64_t)(line->lag + line->drift * (double)(t - line->middle));
+}
+
+/** ret[i]: GHz by which the SMs' clock is slower than where nothing runs, in samples that meet the
+ * i-th kernel, times the ns in which they do; 0 where that is not known. Both are sorted. */
+void pp_sampling_find_slower(const pp_sampling *sampling, const pp_sampling_line *line,
+                             double *ret);
+
 /** Cuts copies to the stretches in which no kernel runs, nor another one: fills and copies within
  * the GPU go first. Kernels are sorted by start. */
 int pp_sampling_cut_copies(pp_sampling *sampling, pp_error *err);

@@ -28,6 +28,11 @@ enum {
 /* No column: of a kernel that is not like those of the other steps, and the gap behind it. */
 #define ODD UINT32_MAX
 
+/* GHz: how much slower the clock is in samples of a kernel behind which it is looked at, and the ns
+ * in which it recovers: 5 to 15 us on an H200 (docs/sampling.md). */
+#define SLOW 0.05
+#define RECOVERS 10000
+
 enum { COPIES = PP_SAMPLING_COPY_PARTS * (PP_SAMPLING_COPY_ACROSS + 1) };
 
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
@@ -41,7 +46,8 @@ typedef struct place {
     uint64_t like;
     uint32_t count;
     uint32_t first, parts;
-    uint32_t copies[COPIES]; /* columns of what runs in the gap and is no kernel, by part; 0: none
+    double slower;           /* GHz by which samples of it tell a slower clock, times ns */
+    uint32_t in_gap[COPIES]; /* columns of what the gap has, by part, but of its part 0; 0: none
                                 yet */
     double *cuts;            /* parts + 1, as shares of the kernel's time */
 } place;
@@ -85,7 +91,8 @@ typedef struct summing {
     uint64_t salt, held_most;                   /* steps whose draw is at most that are held out */
     const segment *gap;                         /* that samples fall into now */
     double gap_n, gap_sum[PP_SAMPLING_METRICS]; /* how many, and their sums */
-    uint32_t *numbers;                          /* of its kernels */
+    uint32_t *numbers;                          /* of its kernels ... */
+    double *slower;                             /* ... and how slow the clock is in each */
     double unit;                                /* ns: the period that kernels are cut by */
     place *places;
     pp_sampling_sums *sums;
@@ -221,12 +228,14 @@ static place *find_place(const summing *s, size_t kernel, place *like)
 }
 
 /* All kernels that there are, in order of their first. */
-static int make_places(summing *s, pp_error *err)
+static int make_places(summing *s, const pp_sampling_line *line, pp_error *err)
 {
     const pp_sampling *f = s->sampling;
     s->numbers = malloc((f->n_kernels + 1) * sizeof *s->numbers);
-    if (!s->numbers)
+    s->slower = malloc((f->n_kernels + 1) * sizeof *s->slower);
+    if (!s->numbers || !s->slower)
         return pp_error_nomem(err);
+    pp_sampling_find_slower(f, line, s->slower);
     if (pp_sampling_number(f, s->numbers, NULL, NULL, err) < 0)
         return -1;
     for (size_t i = 0; i < f->n_kernels; i++) {
@@ -240,6 +249,7 @@ static int make_places(summing *s, pp_error *err)
             return -1;
         p->time += (double)(f->kernels[i].end - f->kernels[i].start);
         p->count++;
+        p->slower += s->slower[i];
         p->like = p->like == f->kernels[i].like ? p->like : 0;
     }
     return cut_places(s, err);
@@ -330,7 +340,7 @@ static int add_kernel(summing *s, size_t kernel, int64_t begun, place **ret_plac
 static int gap_column(summing *s, place *p, uint16_t part, uint32_t *ret, pp_error *err)
 {
     pp_sampling_sums *to = s->sums;
-    *ret = !p ? ODD : part == 0 ? p->first + p->parts : p->copies[part];
+    *ret = !p ? ODD : part == 0 ? p->first + p->parts : p->in_gap[part];
     if (*ret != 0)
         return 0;
     if (to->n >= PP_SAMPLING_MAX_COLUMNS) {
@@ -339,7 +349,7 @@ static int gap_column(summing *s, place *p, uint16_t part, uint32_t *ret, pp_err
     }
     if (make_room(s, 1, err) < 0)
         return -1;
-    *ret = p->copies[part] = (uint32_t)to->n;
+    *ret = p->in_gap[part] = (uint32_t)to->n;
     s->rows[to->n] = (row){0};
     to->columns[to->n++] = (pp_sampling_column){.key = {.layer = p->of.layer,
                                                         .kernel = p->of.kernel,
@@ -371,13 +381,31 @@ static int add_copy(summing *s, place *p, const pp_sampling_kernel *c, int64_t s
     return 0;
 }
 
+/* The time in which the clock recovers from a kernel, as long as there is room for its column: it
+ * would be the kernel's own else, and its clock too slow. *start: where it ends. */
+static int add_recovery(summing *s, place *p, int64_t *start, int64_t end, int64_t step,
+                        int64_t begun, pp_error *err)
+{
+    uint32_t column;
+    if (!p || p->slower < SLOW * p->time || end - *start < 2 * RECOVERS ||
+        (p->in_gap[PP_SAMPLING_RECOVERY] == 0 && s->sums->n >= PP_SAMPLING_MAX_COLUMNS))
+        return 0;
+    if (gap_column(s, p, PP_SAMPLING_RECOVERY, &column, err) < 0 ||
+        add_segment(s, *start, *start + RECOVERS, column, step, begun, err) < 0)
+        return -1;
+    *start += RECOVERS;
+    return 0;
+}
+
 /* A gap behind a kernel, and the copies and fills in it, which lie in gaps as a whole. */
 static int add_gap(summing *s, place *p, int64_t start, int64_t end, int64_t step, int64_t begun,
                    pp_error *err)
 {
     const pp_sampling *f = s->sampling;
     uint32_t gap;
-    if (gap_column(s, p, 0, &gap, err) < 0)
+    const int64_t next = s->copy < f->n_copies ? f->copies[s->copy].start : end;
+    if (gap_column(s, p, 0, &gap, err) < 0 ||
+        add_recovery(s, p, &start, next < end ? next : end, step, begun, err) < 0)
         return -1;
     for (; s->copy < f->n_copies && f->copies[s->copy].start < end; s->copy++) {
         const pp_sampling_kernel *c = &f->copies[s->copy];
@@ -757,11 +785,6 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
     return start >= at->blind && !odd;
 }
 
-static int64_t shifted(const pp_sampling_line *line, int64_t t)
-{
-    return t - (int64_t)(line->lag + line->drift * (double)(t - line->middle));
-}
-
 /* ns: by how much this capture's lag may be off from those that values are known by. What all are
  * off by alike is none of it, but where one goes by stamps and the others do not; and where less is
  * known of one than of the others, that. */
@@ -785,8 +808,8 @@ static int take_windows(summing *s, const pp_sampling_line *line, pp_error *err)
     for (size_t i = 0; i < f->n_kernels; i++)
         end_of_all = f->kernels[i].end > end_of_all ? f->kernels[i].end : end_of_all;
     for (size_t i = 0; i < f->n_samples; i++) {
-        int64_t start = shifted(line, f->samples[i].start);
-        int64_t end = shifted(line, f->samples[i].end);
+        int64_t start = pp_sampling_shifted(line, f->samples[i].start);
+        int64_t end = pp_sampling_shifted(line, f->samples[i].end);
         if (start < last - f->sampled / 2 || end > end_of_all)
             continue; /* outside; two that touch may overlap by what their clocks tell */
         last = end;
@@ -839,6 +862,7 @@ static void free_summing(summing *s)
     free(s->rows);
     free(s->segments);
     free(s->numbers);
+    free(s->slower);
     free(s->known_column);
     free(s->known_item);
     free(s->off);
@@ -856,7 +880,7 @@ int pp_sampling_sum(const pp_sampling *f, const pp_sampling_line *line,
     s.sums->lag_common = (int64_t)line->common_ns;
     s.sums->stamped = line->stamped;
     pp_sampling_find_known(f, s.sums->known);
-    int rc = make_places(&s, err);
+    int rc = make_places(&s, line, err);
     if (rc == 0)
         rc = make_segments(&s, err);
     if (rc == 0)

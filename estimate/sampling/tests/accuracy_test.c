@@ -395,6 +395,34 @@ static void test_clocks_that_differ(void **state)
     }
 }
 
+/* Behind a kernel the clock is as slow for some us more: that is none of the kernel's time. */
+static void test_a_clock_that_recovers_late(void **state)
+{
+    (void)state;
+    for (int recovers = 0; recovers < 2; recovers++) {
+        sim s;
+        sim_config c = launch_bound(25);
+        c.kernels = 40;
+        c.length = 40;
+        c.gap[0] = 40, c.gap[1] = 120;
+        c.period = 100;
+        c.slower = 0.3;
+        c.recovers = recovers ? 8 : 0;
+        sim_run(&s, &c);
+        pp_sampling_result *r = solved(&s);
+        const sim_score wide = sim_compare(&s, r, 50, 1e9), narrow = sim_compare(&s, r, 10, 50);
+        double worst;
+        const double z = clock_z(&s, r, &worst);
+        print_message("%s: %.2f and %.2f points, z %.2f and %.2f; the clock: z %.2f, %.3f GHz\n",
+                      recovers ? "late" : "at once", wide.error, narrow.error, wide.z, narrow.z, z,
+                      worst);
+        assert_true(wide.error < 0.3 && narrow.error < 0.5 && wide.z < 1.25 && narrow.z < 1.25);
+        assert_true(z < 1.5 && worst < 0.1); /* else the clock: z 15, 0.26 GHz */
+        pp_sampling_result_free(r);
+        sim_free(&s);
+    }
+}
+
 static void test_ignorance_is_told(void **state)
 {
     (void)state;
@@ -773,6 +801,7 @@ int main(void)
         cmocka_unit_test(test_copies_beside_kernels),
         cmocka_unit_test(test_one_capture_is_not_judged),
         cmocka_unit_test(test_clocks_that_differ),
+        cmocka_unit_test(test_a_clock_that_recovers_late),
         cmocka_unit_test(test_ignorance_is_told),
         cmocka_unit_test(test_order_does_not_matter),
         cmocka_unit_test(test_a_metric_that_is_not_offered),

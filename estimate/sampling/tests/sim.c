@@ -220,26 +220,29 @@ static double clock_for(int metric, const kernel *k)
     return pp_sampling_is_of_cycles(metric) ? k->clock : 1;
 }
 
-static void add_to_windows(windows *w, const sim *s, const ran *r)
+/* `next`: us, where the next kernel begins. */
+static void add_to_windows(windows *w, const sim *s, const ran *r, double next)
 {
     const sim_config *c = &s->config;
     const model *m = s->model;
     double busy = r->start + m->lead * dead(s, r), idle = busy + r->length - dead(s, r);
     double end = r->start + r->length;
+    double slow_till = fmax(end, fmin(idle + c->recovers, next));
     for (long i = (long)floor((r->start - w->first) / c->period);; i++) {
         double from = w->first + (double)i * c->period;
-        if (from >= end)
+        if (from >= slow_till)
             return;
         if (i < 0 || (size_t)i >= w->n)
             continue;
         double till = from + c->period;
         double covered = fmax(0, fmin(idle, till) - fmax(busy, from));
+        double slow = fmax(0, fmin(c->recovers > 0 ? slow_till : idle, till) - fmax(busy, from));
         double part = area(s, r, till - r->start) - area(s, r, from - r->start);
         for (int j = 0; j < SHARES; j++)
             w->sums[i][j] += part * r->level[j] * clock_for(j, r->of) / c->period;
         w->sums[i][SIM_BUSY] +=
             covered / c->period * (r->fill ? m->fill.level[0] : 1) * clock_for(SIM_BUSY, r->of);
-        w->sums[i][PP_SAMPLING_CLOCK] += covered / c->period * (r->of->clock - 1);
+        w->sums[i][PP_SAMPLING_CLOCK] += slow / c->period * (r->of->clock - 1);
     }
 }
 
@@ -294,7 +297,7 @@ static void tell_kernels(sim *s, pp_sampling *f, windows *w)
         tell_one(m, &s->config, f, &m->ran[i]);
         if (s->config.engine && i % s->config.engine == 0)
             tell_copy(m, &s->config, f, &m->ran[i]);
-        add_to_windows(w, s, &m->ran[i]);
+        add_to_windows(w, s, &m->ran[i], i + 1 < m->n_ran ? m->ran[i + 1].start : (double)INFINITY);
     }
 }
 

@@ -49,8 +49,9 @@ typedef struct sim_config {
     int alike;      /* the network has so many kernels, which come again and again; 0: none does */
     double unlike;  /* what kernels that are alike differ by, share of the range; 1: all there is */
     double slower;  /* by up to this share a kernel slows the SMs' clock down */
-    bool clockless; /* samples do not tell the clock */
-    double wrong;   /* us: the lag that is used is by so much too long */
+    double recovers; /* us behind a kernel in which it is still as slow, as long as none runs */
+    bool clockless;  /* samples do not tell the clock */
+    double wrong;    /* us: the lag that is used is by so much too long */
 } sim_config;
 
 /* Truth of one item. */
