@@ -3,8 +3,8 @@
 
 const BASE = new URL("../api/v1/", location.href);
 const KEY = "precisionprobe-token";
-const known = new Map(); // {address: {etag, document}}
-const ANSWERS_KEPT = 64;
+const known = new Map(); // {address: {etag, document, letters}}
+const ANSWERS_KEPT = 64, LETTERS_KEPT = 2 ** 26;
 const AGAIN = 3; // times that all pages are read anew
 const TRIES = 4;
 
@@ -51,10 +51,12 @@ async function patiently(make, signal) {
   }
 }
 
-function keep(at, etag, document) {
+const lettersKept = () => [...known.values()].reduce((sum, one) => sum + one.letters, 0);
+
+function keep(at, etag, document, letters) {
   known.delete(at);
-  known.set(at, { etag, document });
-  if (known.size > ANSWERS_KEPT) known.delete(known.keys().next().value);
+  known.set(at, { etag, document, letters });
+  while (known.size > ANSWERS_KEPT || lettersKept() > LETTERS_KEPT) known.delete(known.keys().next().value);
 }
 
 /** One document; the same object as before where nothing has changed. */
@@ -65,8 +67,9 @@ export async function get(path, query = {}, signal = undefined) {
     fetch(at, { headers: headers(before?.etag), signal, cache: "no-store", credentials: "omit" }), signal);
   if (answer.status === 304 && before) return before.document;
   if (!answer.ok) throw new Problem(await answer.json().catch(() => ({})), answer.status);
-  const document = await answer.json();
-  if (answer.headers.get("ETag")) keep(at, answer.headers.get("ETag"), document);
+  const text = await answer.text();
+  const document = JSON.parse(text);
+  if (answer.headers.get("ETag")) keep(at, answer.headers.get("ETag"), document, text.length);
   return document;
 }
 

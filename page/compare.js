@@ -2,7 +2,7 @@
 import { rows, session as readSession } from "./api.js";
 import { choice, element, replace, section } from "./dom.js";
 import { itemKey, itemName } from "./names.js";
-import { chosen, enoughFor, placeChoice, places } from "./places.js";
+import { chosen, enoughFor, keyOfGpu, placeChoice, places } from "./places.js";
 import { choosable, labelOf, nameOf, named } from "./sessions.js";
 import { choose, link, note } from "./state.js";
 import { holm, studentP, welch } from "./statistics.js";
@@ -15,7 +15,7 @@ const STEPS = { [COUNTED]: "A step, ms", [MARKED]: "A marked step, ms" };
 const UNLIKE = { method: "the methods differ", source: "the sources differ", basis: "one is a mean over busy, the other over elapsed time" };
 const FEW_CAPTURES = 3;
 const LONG_NS = 1e10; // longer than what is alike in a capture lasts
-const MOST_GPUS = 16; // of a session, up to which all of them are read
+const MOST_ROWS = 10000; // of both sessions, up to which all GPUs are read: they are some 30 MB of answers
 const SAME_PEAK = 0.005; // of a peak, by which two of GPUs of one model may differ
 const nameOfWhat = (what) => TIMES[what] || STEPS[what] || metricName(what);
 
@@ -102,10 +102,14 @@ export function compareAll(first, second) {
   return oneStep(found);
 }
 
-/** Marks what is more than noise, of all pairs of places that are compared. */
-function markAll(items) {
-  const told = items.filter((one) => one.p !== null);
-  holm(told.map((one) => one.p)).forEach((marked, n) => { told[n].marked = marked; });
+const judgeable = (items) => items.filter((one) => one.p !== null);
+
+/** Marks what is more than noise, judged together with the p-values of other pairs of places: how many that are. */
+function markAll(items, others) {
+  const told = judgeable(items);
+  const ps = [...told.map((one) => one.p), ...others];
+  holm(ps).slice(0, told.length).forEach((marked, n) => { told[n].marked = marked; });
+  return ps.length;
 }
 
 /** The second's place of the same GPU, else its first of a GPU that the first session has not; as `precisionprobe report --compare` pairs them. */
@@ -127,12 +131,13 @@ function pairsOf(firsts, seconds) {
   return found;
 }
 
-/** The pair that is looked at, by keys that may be "", and all others that are judged with it. */
-export function family(firsts, seconds, [a, b]) {
+/** The pair that is looked at, by keys that may be "", and the report's other pairs, but for those that have one of its places. */
+function family(firsts, seconds, [a, b]) {
+  const all = pairsOf(firsts, seconds);
   const first = chosen(firsts, a);
-  const partner = pairsOf(firsts, seconds).find(([one]) => one === first)?.[1];
+  const partner = all.find(([one]) => one === first)?.[1];
   const second = seconds.find((one) => one.key === b) || partner || seconds[0];
-  return [[first, second], ...pairsOf(firsts.filter((one) => one !== first), seconds.filter((one) => one !== second))];
+  return { now: [first, second], others: all.filter(([one, other]) => one !== first && other !== second), isReports: second === partner };
 }
 
 // --- what is shown ----------------------------------------------------------------
@@ -170,11 +175,11 @@ function table(items) {
     attributes: (one) => ({ "data-row": "compare", "data-kind": one.row.kind, "data-layer": one.row.layer, "data-phase": one.row.phase, "data-what": one.what }) });
 }
 
-function summary(items, over) {
-  const told = items.filter((one) => one.p !== null);
+function summary(items, { words, count }) {
+  const told = judgeable(items);
   const beyond = told.filter((one) => one.marked);
-  return element("p", { class: "summary", "data-comparisons": told.length, "data-beyond": beyond.length },
-    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure at 5 % over ${over}: where nothing differs, 1 time in 20 any is `
+  return element("p", { class: "summary", "data-comparisons": told.length, "data-beyond": beyond.length, "data-judged": count },
+    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure at 5 % over ${words}: where nothing differs, 1 time in 20 any is `
     + `taken for more. ${items.length - told.length} values cannot be compared. `
     + "Standard errors are of one session each: by how much two sessions of the same training differ by themselves is not in them.");
 }
@@ -201,30 +206,52 @@ function strangers([a, b], items) {
   return said.length ? element("p", { class: "problem" }, said.join(" ")) : null;
 }
 
-const countOf = (session) => session.pods.reduce((sum, pod) => sum + (pod.gpus || []).length, 0);
+const REPORT = "`precisionprobe report --compare`";
 
 /** What is judged together, in words. */
-function overWhat(pairs, many) {
-  if (many) return "those of this pair of GPUs alone, since there are too many to read all";
-  return pairs.length < 2 ? "all of them" : `all values of all ${pairs.length} pairs of GPUs, as \`precisionprobe report --compare\` pairs them`;
+function overWhat({ others, isReports }, whole) {
+  if (!whole) return "those of this pair of GPUs alone, since there are too many to read all";
+  if (isReports) return others.length ? `all values of all ${others.length + 1} pairs of GPUs, as ${REPORT} pairs them` : "all of them";
+  return `all values of this pair of GPUs, which ${REPORT} does not make, ${others.length ? `and of the ${others.length} of its pairs that have neither of the two` : "alone"}`;
+}
+
+/** All places of both sessions; null where they have too many rows. */
+async function allOf(pair, signal) {
+  const found = [];
+  let left = MOST_ROWS;
+  for (const one of pair) {
+    const { items } = await rows(one, "layers", signal, (told) => told.length > left);
+    left -= items.length;
+    if (left < 0) return null;
+    found.push(places(items));
+  }
+  return found;
+}
+
+/** Places up to those that are looked at; of the second by itself up to the first's GPU. */
+async function someOf(pair, [a, b], session, signal) {
+  const upTo = async (one, key) => places((await rows(one, "layers", signal, enoughFor(key))).items);
+  const firsts = await upTo(pair[0], a);
+  return [firsts, await upTo(pair[1], b || keyOfGpu(session, chosen(firsts, a)?.gpu))];
 }
 
 async function draw(spot, pair, query, signal) {
   const keys = ["a", "b"].map((name) => query.get(`at-${name}`) || "");
   const wholes = await Promise.all(pair.map((one) => readSession(one, signal)));
-  const many = wholes.some((one) => countOf(one) > MOST_GPUS);
-  const all = await Promise.all(pair.map(async (one, n) => places((await rows(one, "layers", signal, many ? enoughFor(keys[n]) : undefined)).items)));
+  const whole = await allOf(pair, signal);
+  const all = whole ?? await someOf(pair, keys, wholes[1], signal);
   if (all.some((one) => !one.length)) {
     replace(spot, element("p", {}, "One of the two has no results yet."));
     return;
   }
-  const pairs = family(...all, keys).slice(0, many ? 1 : undefined);
-  const found = pairs.map((one) => compareAll(...one));
-  markAll(found.flat());
-  const [[now], [items]] = [pairs, found];
+  const judged = family(...all, keys);
+  const { now } = judged;
+  const items = compareAll(...now);
+  const count = markAll(items, whole ? judged.others.flatMap((one) => judgeable(compareAll(...one)).map(({ p }) => p)) : []);
   const chooseplaces = now.map((one, n) => placeChoice(wholes[n], all[n], one, (key) => choose(`at-${"ab"[n]}`, key)));
   const place = element("div");
-  const show = (only) => replace(place, ...list(items, overWhat(pairs, many), only, (next) => {
+  const over = { words: overWhat(judged, whole), count };
+  const show = (only) => replace(place, ...list(items, over, only, (next) => {
     note("what", next);
     show(next);
   }));

@@ -27,6 +27,12 @@ export function places(rows) {
 /** The one that is asked for, or the first. */
 export const chosen = (all, key) => all.find((one) => one.key === key) || all[0];
 
+/** Where a session has a GPU; "" where it has not. */
+export function keyOfGpu(session, gpu) {
+  const pod = session.pods.find((one) => (one.gpus || []).some((told) => told.gpu_uuid === gpu));
+  return pod ? keyOf({ pod_uid: pod.pod_uid, gpu_uuid: gpu }) : "";
+}
+
 /** Of those that the session says to have, and those that were read; null where there is nothing to choose. */
 export function placeChoice(session, read, now, onchoose) {
   const options = new Map(session.pods.flatMap((pod) => (pod.gpus || []).map((gpu) => [`${pod.pod_uid} ${gpu.gpu_uuid}`, nameOf(pod.pod_name, gpu.gpu_uuid)])));

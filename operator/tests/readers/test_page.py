@@ -95,6 +95,15 @@ def page(served, browser):
     one.close()
 
 
+@pytest.fixture
+def afterwards(served):
+    """Takes statements of SQL that are run at the end, however that comes."""
+    statements = []
+    yield statements.append
+    for one in reversed(statements):
+        psql(served.conninfo, one)
+
+
 @pytest.fixture(autouse=True)
 def nothing_was_said(page):
     """By the browser's console, whatever is tested."""
@@ -557,18 +566,75 @@ def test_pairs_of_gpus_are_judged_together(served, browser, tmp_path):
         assert "all 2 pairs of GPUs" in one.tab.inner_text(".summary")
 
 
-def test_a_pair_of_many_gpus_is_judged_alone(served, page):
-    """And that is told: not all of them are read."""
+def test_a_pair_that_the_report_does_not_make_is_judged_with_others_of_its_pairs(served, browser, tmp_path):
+    """Not with those that have one of its two GPUs; that is told."""
+    told = json.loads((served.folders["made"] / "results.json").read_text())
+    (tmp_path / "one").mkdir()
+    told["gpus"].append({**told["gpus"][0], "gpu": "GPU-third"})
+    (tmp_path / "one/results.json").write_text(json.dumps(told))
+    folders = [tmp_path / "one", shifted(tmp_path / "one", tmp_path / "other")]
+    pair = "&".join(f"{side}={quoted(f'local/{folder_.name}/run-{n}')}" for n, (side, folder_) in enumerate(zip("ab", folders), 1))
+    gpus, ps = [one["gpu"] for one in told["gpus"]], {}
+    with reported(browser, *folders) as one:
+        for a, b in ((0, 0), (1, 1), (2, 2), (0, 1)):
+            one.show(f"compare?{pair}&at-a={quoted(f'run-1 {gpus[a]}')}&at-b={quoted(f'run-2 {gpus[b]}')}", READY["compare"])
+            one.tab.wait_for_selector(f".hint:text-is('First: one, {gpus[a]}. Second: other, {gpus[b]}.')")
+            open_all(one)
+            rows = [row for row in one.tab.evaluate(COMPARED) if row.get("p") is not None]
+            ps[a, b] = [float(row["p"]) for row in rows]
+            said = one.tab.inner_text(".summary")
+            assert ("all 3 pairs of GPUs, as" in said) == (a == b) and ("does not make, and of the 1 of its pairs" in said) == (a != b)
+        together = adjusted(dict(enumerate(ps[0, 1] + ps[2, 2])))
+        assert [row["word"] != "no" for row in rows] == [together[n] <= 0.05 for n in range(len(rows))]
+        assert int(one.tab.get_attribute(".summary", "data-judged")) == len(together)
+
+
+def test_gpus_of_few_rows_are_all_judged(served, page, afterwards):
+    """However many; of those with many rows only the two that are looked at are read, which is told."""
     of = "session_uid = (SELECT uid FROM session WHERE name = 'made')"
-    psql(served.conninfo, "INSERT INTO attribution SELECT (jsonb_populate_record(a, jsonb_build_object('gpu_uuid', 'GPU-x' || n))).* FROM attribution a, "
-                          f"generate_series(1, 15) n WHERE {of} AND gpu_uuid = '{conftest.GPUS[0]}'")
     made = whole_name(served, "made")
-    page.show(f"compare?a={made}&b={made}", READY["compare"])
-    assert "over those of this pair of GPUs alone" in page.tab.inner_text(".summary")
-    psql(served.conninfo, f"DELETE FROM attribution WHERE {of} AND gpu_uuid LIKE 'GPU-x%'")
-    page.show("sessions", READY["sessions"])
-    page.show(f"compare?a={made}&b={made}", READY["compare"])
-    assert "over all values of all 2 pairs of GPUs" in page.tab.inner_text(".summary")
+    afterwards(f"DELETE FROM attribution WHERE {of} AND gpu_uuid LIKE 'GPU-x%'")
+
+    def add(first, last):
+        for table in ("attribution", "item"):
+            psql(served.conninfo, f"INSERT INTO {table} SELECT (jsonb_populate_record(a, jsonb_build_object('gpu_uuid', 'GPU-x' || n))).* FROM {table} a, "
+                                  f"generate_series({first}, {last}) n WHERE {of} AND gpu_uuid = '{conftest.GPUS[0]}'")
+
+    def summary(**at):
+        page.show("sessions", READY["sessions"])
+        page.show(f"compare?a={made}&b={made}{''.join(f'&{key}={quoted(told)}' for key, told in at.items())}", READY["compare"])
+        return page.tab.inner_text(".summary")
+
+    add(1, 30)
+    assert "over all values of all 32 pairs of GPUs" in summary()
+    pod, rows = served.sql(f"SELECT pod_uid, count(*) AS n FROM item WHERE {of} AND gpu_uuid = '{conftest.GPUS[1]}' GROUP BY 1")[0].values()
+    add(31, 5000 // rows + 31)
+    read = []
+    page.tab.on("response", lambda answer: read.append(answer.status) if "/layers" in answer.url else None)
+    assert "over those of this pair of GPUs alone" in summary()
+    read.clear()
+    assert "over those of this pair of GPUs alone" in summary(**{"at-a": f"{pod} {conftest.GPUS[1]}"})
+    assert f"Second: made, {conftest.GPUS[1]}." in page.tab.inner_text(".hint") and read and set(read) == {304}
+
+
+def test_answers_that_are_kept_are_few_letters(page):
+    """Of pages of 4 MiB no more than some, the newest, are asked for again by their tags."""
+    tags = {}
+
+    def answer(route):
+        tags.setdefault(route.request.url[-2:], []).append(route.request.headers.get("if-none-match"))
+        route.fulfill(content_type="application/json", headers={"ETag": '"one"'}, body=json.dumps({"items": ["x" * 2 ** 22]}))
+
+    page.tab.route("**/api/v1/large/*", answer)
+    try:
+        page.tab.evaluate("""async () => {
+            const { get } = await import(new URL("api.js", location.href));
+            for (let n = 10; n < 30; n++) await get(["large", String(n)]);
+            for (const n of [29, 10]) await get(["large", String(n)]);
+        }""")
+    finally:
+        page.tab.unroute("**/api/v1/large/*")
+    assert (tags["29"], tags["10"]) == ([None, '"one"'], [None, None])
 
 
 def test_the_pages_statistics(served, page):
