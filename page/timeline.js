@@ -105,6 +105,17 @@ function stepChart(step) {
 }
 
 const labelOf = (step) => `step ${step.step}, capture ${step.capture}`;
+const keyOf = (step) => JSON.stringify([step.capture, step.step, step.start_ns]);
+
+/** These steps are there to choose from; the one that is chosen stays, where it still is, and so do options, in which its reader may be. */
+function offer(select, steps) {
+  const keys = steps.map(keyOf), now = select.value;
+  const other = [...select.options].findIndex((one, n) => one.value !== keys[n]);
+  const from = other < 0 ? select.length : other;
+  for (const one of [...select.options].slice(from)) one.remove();
+  select.append(...steps.slice(from).map((one) => element("option", { value: keyOf(one) }, labelOf(one))));
+  if (keys.includes(now)) select.value = now;
+}
 
 /** How many steps are there to choose from, and what reads more. */
 function countOf(n, more, onmore) {
@@ -116,10 +127,10 @@ function countOf(n, more, onmore) {
 function stepsOf(session, { pod, process }, signal) {
   const place = element("div", {}, element("p", {}, "Reading …")), trouble = element("div"), count = element("p", { class: "hint" }), shown = element("div");
   const pages = [];
-  let drawn = "", reading = false;
+  let drawn = "", reading = false, again = false;
   const steps = () => pages.flatMap((page) => page.items);
-  const draw = (n) => {
-    const step = steps()[Number(n)];
+  const draw = (key) => {
+    const step = steps().find((one) => keyOf(one) === key);
     const now = JSON.stringify(step);
     if (now !== drawn) keeping(shown, () => replace(shown, stepChart(step)));
     drawn = now;
@@ -128,10 +139,12 @@ function stepsOf(session, { pod, process }, signal) {
   const select = chooser.querySelector("select");
   const told = () => {
     const all = steps();
-    if (!all.length) return replace(place, element("p", { class: "gap" }, "No step was kept one by one, or they have gone with the session's activity."));
-    if (!select.length) replace(place, element("div", { class: "controls" }, chooser, count), shown);
-    const before = select.length;
-    select.append(...all.slice(before).map((one, n) => element("option", { value: String(before + n) }, labelOf(one))));
+    if (!all.length) {
+      drawn = "";
+      return replace(place, element("p", { class: "gap" }, "No step was kept one by one, or they have gone with the session's activity."));
+    }
+    if (!place.contains(chooser)) replace(place, element("div", { class: "controls" }, chooser, count), shown);
+    offer(select, all);
     keeping(count, () => replace(count, ...countOf(all.length, pages.at(-1).continue, () => ask(pages.length))));
     return draw(select.value);
   };
@@ -150,9 +163,12 @@ function stepsOf(session, { pod, process }, signal) {
       if (!pages.length) replace(place);
     } finally {
       reading = false;
+      if (again && !signal.aborted) look();
     }
   };
   const look = () => {
+    again = reading; // it may have been the last one: what is being read may be from before it
+    if (reading) return;
     if (!pages.at(-1)?.continue) ask(Math.max(0, pages.length - 1)); // else what has come is on a page that was not asked for
   };
   return { element: element("div", {}, trouble, place), look };

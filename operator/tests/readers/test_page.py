@@ -104,6 +104,29 @@ def afterwards(served):
         psql(served.conninfo, one)
 
 
+@pytest.fixture
+def varied_kept(served):
+    """Times and phase of the session that varies are as they were, afterwards."""
+    of = f"session_uid = (SELECT uid FROM session WHERE name = '{VARIED}')"
+    psql(served.conninfo, f"CREATE TABLE kept AS SELECT * FROM item WHERE {of}")
+    yield
+    psql(served.conninfo, f"UPDATE item i SET total_ns = k.total_ns FROM kept k WHERE (i.session_uid, i.pod_uid, i.gpu_uuid, i.kind, i.layer, i.phase) "
+                          f"= (k.session_uid, k.pod_uid, k.gpu_uuid, k.kind, k.layer, k.phase); DROP TABLE kept; "
+                          f"UPDATE attribution SET revision = revision + 1 WHERE {of}; UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
+
+
+@pytest.fixture
+def taken(served, afterwards):
+    """Takes activity of a session away, of what a condition says: SQL by which it is back, as it is afterwards."""
+    def take(name, which):
+        back = "INSERT INTO activity SELECT * FROM taken ON CONFLICT DO NOTHING"
+        psql(served.conninfo, f"CREATE TABLE taken AS SELECT * FROM activity WHERE session_uid = (SELECT uid FROM session WHERE name = '{name}') AND {which}")
+        afterwards(f"{back}; DROP TABLE taken")
+        psql(served.conninfo, "DELETE FROM activity a USING taken t WHERE a = t")
+        return back
+    return take
+
+
 @pytest.fixture(autouse=True)
 def nothing_was_said(page):
     """By the browser's console, whatever is tested."""
@@ -1266,27 +1289,35 @@ def test_of_timelines_the_last_choice_is_shown(served, page):
     page.tab.select_option(chosen, label=second)
     page.tab.select_option(chosen, label=first)
     page.tab.wait_for_selector("[data-row=step]")
-    with page.tab.expect_response("**/timeline*process=1*"):
-        kept[0].continue_()
-    page.tab.wait_for_load_state("networkidle")
-    page.tab.unroute("**/timeline*process=1*")
     open_all(page)
-    assert sorted(page.tab.evaluate(INTERVALS)) == sorted(wanted)
+    with page.tab.expect_response("**/timeline*process=1*") as late:
+        kept[0].continue_()
+    late.value.finished()
+    page.tab.unroute("**/timeline*process=1*")
+    seen = page.tab.evaluate(f"""async () => {{
+        const seen = [];
+        for (let n = 0; n < 30; n++) {{
+            await new Promise(requestAnimationFrame);
+            seen.push({INTERVALS});
+        }}
+        return seen;
+    }}""")
+    assert all(sorted(one) == sorted(wanted) for one in seen)
 
 
-def test_steps_of_a_session_that_runs_come_by_themselves(served, browser):
+@pytest.mark.usefixtures("varied_kept")
+def test_steps_of_a_session_that_runs_come_by_themselves(served, browser, taken):
     """And what was chosen stays."""
-    of = f"session_uid = (SELECT uid FROM session WHERE name = '{VARIED}')"
     steps = steps_of(served, VARIED, 0)
-    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'; CREATE TABLE later AS SELECT * FROM activity WHERE {of} "
-                          f"AND end_ns > {steps[-1]['start_ns']}; DELETE FROM activity a USING later l WHERE a = l")
+    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'")
+    back = taken(VARIED, f"end_ns > {steps[-1]['start_ns']}")
     before = steps_of(served, VARIED, 0)
     assert 1 < len(before) < len(steps) <= 20
     with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
         one.tab.wait_for_selector("[data-row=step]")
         assert len(one.tab.evaluate(CHOICES, "Step")) == len(before)
         one.tab.select_option("select:near(:text-is('Step'))", index=1)
-        psql(served.conninfo, "INSERT INTO activity SELECT * FROM later; DROP TABLE later")
+        psql(served.conninfo, back)
         one.tab.clock.fast_forward(6000)
         one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
         assert len(one.tab.evaluate(CHOICES, "Step")) == len(steps) and not one.said
@@ -1339,7 +1370,64 @@ def test_what_is_wrong_stands_where_one_looks_first(served, browser):
         one.tab.clock.fast_forward(6000)
         one.tab.wait_for_selector("[data-wrong]", state="detached")
         assert [row[:2] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == [["Stalled", "False"]] and not one.said
-    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
+
+
+def label(step):
+    return f"step {step['step']}, capture {step['capture']}"
+
+
+@pytest.mark.usefixtures("varied_kept")
+def test_steps_that_come_before_others_have_their_own_labels(served, browser, taken):
+    """What is chosen stays; where all have gone, others come again."""
+    steps = steps_of(served, VARIED, 0)
+    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'")
+    back = taken(VARIED, f"start_ns <= {steps[0]['start_ns']}")
+    before = steps_of(served, VARIED, 0)
+    assert 1 < len(before) < len(steps) <= 20 and before == steps[-len(before):]
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        one.tab.wait_for_selector("[data-row=step]")
+        one.tab.select_option("select:near(:text-is('Step'))", label=label(before[-1]))
+        psql(served.conninfo, back)
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
+        assert one.tab.evaluate(CHOICES, "Step") == [label(step) for step in steps]
+        assert one.tab.locator("select:near(:text-is('Step')) >> option:checked").inner_text() == label(before[-1])
+        for step in (steps[-2], steps[-1], steps[1]):
+            one.tab.select_option("select:near(:text-is('Step'))", label=label(step))
+            assert one.tab.get_attribute("[data-row=step]", "data-step") == str(step["step"])
+        psql(served.conninfo, f"DELETE FROM taken; INSERT INTO taken SELECT a.* FROM activity a JOIN session ON uid = session_uid AND name = '{VARIED}'; "
+                              "DELETE FROM activity a USING taken t WHERE a = t")
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(".gap:has-text('No step was kept one by one')")
+        psql(served.conninfo, back)
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
+        assert one.tab.evaluate(CHOICES, "Step") == [label(step) for step in steps] and one.tab.query_selector("[data-row=step]") and not one.said
+
+
+def test_the_last_steps_come_though_others_are_being_read(served, browser, afterwards, taken):
+    """The answer to what is asked for by hand is from before they came."""
+    steps = steps_of(served, "made", 0)
+    afterwards("UPDATE session SET phase = 'Succeeded' WHERE name = 'made'")
+    psql(served.conninfo, "UPDATE session SET phase = 'Sampling' WHERE name = 'made'")
+    back = taken("made", f"end_ns > {steps[-1]['start_ns']}")
+    assert 20 < len(steps_of(served, "made", 0)) < len(steps)
+    late = []
+    with following(served, browser, "session/local/made", READY["session"]) as one:
+        one.tab.wait_for_selector("p:text('The first 20 steps')")
+        one.tab.route("**/timeline*continue=*", lambda route: late.append((route, route.fetch())), times=1)
+        one.tab.click("button:text('Read more of them')")
+        served.wait("the answer", lambda: one.tab.wait_for_timeout(20) or late)
+        psql(served.conninfo, f"{back}; UPDATE session SET phase = 'Succeeded' WHERE name = 'made'")
+        with one.tab.expect_response(lambda answer: "/quality" in answer.url) as last:
+            one.tab.clock.fast_forward(6000)
+        last.value.finished()
+        one.tab.wait_for_selector(".phase:text('Succeeded')")
+        one.tab.wait_for_timeout(200)
+        route, answer = late[0]
+        route.fulfill(response=answer)
+        one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
+        assert one.tab.evaluate(CHOICES, "Step") == [label(step) for step in steps] and not one.said
     with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
         assert not one.tab.is_visible("tr[data-row=condition]")
         one.tab.click("summary:text-is('Conditions')")
