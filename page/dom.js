@@ -29,6 +29,11 @@ export function replace(place, ...children) {
   place.replaceChildren(...children.filter(there).map(shown));
 }
 
+/** What the browser calls the page. */
+export function title(text) {
+  document.title = visible(`${text} – PrecisionProbe`);
+}
+
 let last = 0;
 /** A name that no other element of the page has. */
 export function unique(stem) {

@@ -1,7 +1,7 @@
 // Which view the address asks for.
 import { login, Problem, token } from "./api.js";
 import { showCompare } from "./compare.js";
-import { button, element, replace, visible } from "./dom.js";
+import { button, element, replace, title } from "./dom.js";
 import { showJobs } from "./jobs.js";
 import { showLogin } from "./login.js";
 import { showPattern, showPatterns } from "./patterns.js";
@@ -63,7 +63,7 @@ async function show() {
   const view = VIEWS[path[0]] ? path[0] : "sessions";
   account();
   markPart(view, query);
-  document.title = visible(`${path.at(-1) || "Sessions"} – PrecisionProbe`);
+  title(path.at(-1) || "Sessions");
   if (!token() && location.protocol === "https:") {
     showLogin(main, "", show);
     return;

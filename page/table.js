@@ -26,7 +26,7 @@ const CLIPPED = 30; // letters that a cell surely has room for
 
 /** The title of a cell, whose text page.css may clip; null where it cannot be. */
 export function titleOf(told) {
-  const text = typeof told === "string" ? told : told.localName === "a" ? told.textContent : "";
+  const text = typeof told === "string" ? told : told?.localName === "a" ? told.textContent : "";
   return text.length > CLIPPED ? text : null;
 }
 

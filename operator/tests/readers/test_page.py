@@ -382,6 +382,31 @@ def test_what_marks_may_have_lengthened_is_a_bound_in_sums_too(served, page, bro
         assert {path: text.startswith("≤ ") for path, text in one.tab.evaluate(GROUPS)} == {path: path != "top" for path, _ in groups_of["sampling"]}
 
 
+def test_what_a_pattern_does_not_tell_is_a_gap(served, browser, tmp_path):
+    """As of results that another program has written; and it is called by its folder's name."""
+    told = json.loads((served.folders["h200"] / "results.json").read_text())
+    del told["pattern"]["bound"], told["pattern"]["metrics"][0]["source"]
+    (tmp_path / "one run").mkdir()
+    (tmp_path / "one run/results.json").write_text(json.dumps(told))
+    with reported(browser, tmp_path / "one run") as one:
+        one.show("patterns", READY["patterns"])
+        assert one.tab.locator("tr[data-row=pattern] .gap").count() > 0
+        one.tab.click("tr[data-row=pattern] a")
+        one.tab.wait_for_selector(READY["pattern"])
+        assert "What bounds it is not known." in one.tab.inner_text("main")
+        assert one.tab.locator("tr[data-row=usage] [title='its results do not tell']").count() == 1
+        assert one.tab.title() == "one run – PrecisionProbe"
+
+
+def test_a_cell_may_be_empty(served, page):
+    """Whatever makes none of its value."""
+    open_view(served, page, "sessions")
+    assert page.tab.evaluate("""async () => {
+        const { drawn } = await import(new URL("table.js", location.href));
+        return drawn([{ name: "one", title: "One", cell: (row) => row }], [null, undefined, "told"], {}, {}).tBodies[0].textContent;
+    }""") == "told"
+
+
 @contextlib.contextmanager
 def reported(browser, *folders):
     """The page as a report serves it, of the folders' results."""
