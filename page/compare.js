@@ -3,7 +3,7 @@ import { rows, session as readSession } from "./api.js";
 import { choice, element, replace, section } from "./dom.js";
 import { itemKey, itemName } from "./names.js";
 import { chosen, enoughFor, keyOfGpu, placeChoice, places } from "./places.js";
-import { choosable, labelOf, nameOf, named } from "./sessions.js";
+import { choosable, labelOf, meant, nameOf, named } from "./sessions.js";
 import { choose, link, note } from "./state.js";
 import { holm, studentP, welch } from "./statistics.js";
 import { sortable } from "./table.js";
@@ -264,11 +264,12 @@ export async function showCompare(main, query, signal) {
   const pair = ["a", "b"].map((name) => named(query.get(name)));
   const items = await choosable(query.get("namespace") || "", pair.filter(Boolean), signal);
   const options = [["", "choose a session"], ...items.map((one) => [nameOf(one), labelOf(one)])];
+  const [a, b] = pair.map((one) => (one ? nameOf(meant(items, one)) : ""));
   const go = (name) => (told) => {
     location.hash = link(["compare"], { namespace: query.get("namespace"), a: query.get("a"), b: query.get("b"), [name]: told });
   };
   const spot = element("div", {}, element("p", {}, pair.every(Boolean) ? "Reading …" : "Choose two sessions."));
-  replace(main, element("h1", {}, "Two sessions compared"), element("div", { class: "controls" }, choice("First, as yesterday's", options, query.get("a") || "", go("a")),
-    choice("Second, as today's", options, query.get("b") || "", go("b"))), section("What changed", spot));
+  replace(main, element("h1", {}, "Two sessions compared"), element("div", { class: "controls" }, choice("First, as yesterday's", options, a, go("a")),
+    choice("Second, as today's", options, b, go("b"))), section("What changed", spot));
   if (pair.every(Boolean)) await draw(spot, pair, query, signal);
 }

@@ -4,7 +4,7 @@ import { bars, chart } from "./chart.js";
 import { button, element, replace, section } from "./dom.js";
 import { jobAttributes, jobCell } from "./job.js";
 import { places } from "./places.js";
-import { choosable, labelOf, nameOf, named } from "./sessions.js";
+import { choosable, labelOf, meant, nameOf, named } from "./sessions.js";
 import { link, sessionLink } from "./state.js";
 import { drawn, scrolling } from "./table.js";
 import { estimate, gap, markedStep, metricName, value } from "./values.js";
@@ -58,7 +58,7 @@ function figure(jobs, metrics) {
 }
 
 function chooser(items, chosen, query) {
-  const boxes = items.map((one) => element("input", { type: "checkbox", value: nameOf(one), checked: chosen.some((other) => nameOf(other) === nameOf(one)) }));
+  const boxes = items.map((one) => element("input", { type: "checkbox", value: nameOf(one), checked: chosen.some((other) => meant(items, other) === one) }));
   return element("details", { open: !chosen.length }, element("summary", {}, "Choose jobs"),
     element("ul", { class: "choices" }, ...items.map((one, n) => element("li", {}, element("label", {}, boxes[n], ` ${labelOf(one)}`)))),
     button("Show them", () => { location.hash = link(["jobs"], { namespace: query.get("namespace"), s: boxes.filter((box) => box.checked).map((box) => box.value) }); }));

@@ -4,7 +4,7 @@ import { button, element, replace, unique } from "./dom.js";
 import { follow } from "./follow.js";
 import { keeping } from "./keep.js";
 import { link, sessionLink } from "./state.js";
-import { sortable } from "./table.js";
+import { sortable, sortedBy } from "./table.js";
 import { moment } from "./values.js";
 
 export const nameOf = (one) => [one.namespace, one.session, one.session_uid].join("/");
@@ -17,13 +17,19 @@ export function named(text) {
 /** How one is called in a list to choose from. */
 export const labelOf = (one) => [`${one.namespace}/${one.session}`, (one.created_at ?? "").slice(0, 19)].filter(Boolean).join(", ");
 
+/** The one of `items` that an address means: by its UID, or, where it names none, the latest of the name. */
+export function meant(items, { namespace, session, session_uid }) {
+  const same = items.filter((one) => one.namespace === namespace && one.session === session && (!session_uid || one.session_uid === session_uid));
+  return sortedBy(same, (one) => one.created_at, true)[0];
+}
+
 /** Sessions to choose from: all that may be listed, and those that are chosen, which need no right to list others. */
 export async function choosable(namespace, chosen, signal) {
   const listed = await sessions(namespace, signal).then(({ items }) => items, (problem) => {
     if (problem.status !== 403 || !chosen.length) throw problem;
     return [];
   });
-  return [...listed, ...chosen.filter((one) => !listed.some((other) => nameOf(other) === nameOf(one)))];
+  return [...listed, ...chosen.filter((one) => !meant(listed, one))];
 }
 
 const workloads = (one) => one.workloads.map((told) => `${told.kind} ${told.name}${told.pods > 1 ? ` (${told.pods} pods)` : ""}`).join(", ");

@@ -1037,11 +1037,10 @@ def test_who_may_list_one_namespace_names_it(served, browser):
     served.kubernetes.may = before
 
 
-def test_who_may_get_sessions_needs_no_list_of_them(served, browser):
+def test_who_may_get_sessions_needs_no_list_of_them(served, browser, monkeypatch):
     """Two are compared, and put side by side; those are what there is to choose from."""
-    served.kubernetes.tokens["get"] = {"username": "get", "uid": "get"}
-    before = served.kubernetes.may
-    served.kubernetes.may = lambda user, attributes: user != "get" or attributes.get("verb") == "get"
+    monkeypatch.setitem(served.kubernetes.tokens, "get", {"username": "get", "uid": "get"})
+    monkeypatch.setattr(served.kubernetes, "may", lambda user, attributes: user != "get" or attributes.get("verb") == "get")
     names = {"local/sampling", f"local/{VARIED}"}
     with contextlib.closing(Page(browser, served.page)) as one:
         one.tab.goto(served.page)
@@ -1054,7 +1053,16 @@ def test_who_may_get_sessions_needs_no_list_of_them(served, browser):
         one.show(f"jobs?s={whole_name(served, 'sampling')}&s={whole_name(served, VARIED)}", READY["jobs"])
         assert set(one.tab.evaluate("[...document.querySelectorAll('.choices label')].map((each) => each.textContent.trim())")) == names
         assert {text.split(" (")[0] for text in one.said} == {"Failed to load resource: the server responded with a status of 403"}
-    served.kubernetes.may = before
+
+
+def test_a_session_that_an_address_names_without_its_uid_is_offered_once(served, page):
+    names = sorted(f"local/{row['name']}".replace("\u202e", "\\u202e") for row in served.sql("SELECT name FROM session"))
+    page.show(f"compare?a={quoted('local/sampling')}&b={whole_name(served, VARIED)}", READY["compare"])
+    offered = page.tab.evaluate("""[...document.querySelector("main select").options].map((one) => [one.textContent.split(",")[0], one.selected])""")
+    assert sorted(text for text, _ in offered) == ["choose a session", *names] and [text for text, chosen in offered if chosen] == ["local/sampling"]
+    page.show(f"jobs?s={quoted('local/sampling')}", READY["jobs"])
+    offered = page.tab.evaluate("[...document.querySelectorAll('.choices label')].map((one) => [one.textContent.trim().split(',')[0], one.control.checked])")
+    assert sorted(text for text, _ in offered) == names and [text for text, chosen in offered if chosen] == ["local/sampling"]
 
 
 class ApiServersProxy(http.server.BaseHTTPRequestHandler):
