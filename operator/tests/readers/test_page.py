@@ -846,9 +846,10 @@ def test_what_is_clipped_has_a_title(served, page):
     assert clipped > 10
 
 
-def test_rows_of_several_ranks_say_whose_they_are(served, page):
+def test_rows_of_several_ranks_say_whose_they_are(served, page, afterwards):
     of = "session_uid = (SELECT uid FROM session WHERE name = 'made')"
     changed = f"UPDATE attribution SET revision = revision WHERE {of}"  # which the answers' tags go by
+    afterwards(f"DELETE FROM kernel WHERE {of} AND process = 1; {changed}")
     psql(served.conninfo, "INSERT INTO kernel SELECT session_uid, pod_uid, 1, layer, phase, name, count, ns + 1 FROM kernel "
                           f"WHERE {of} AND process = 0; {changed}")
     open_view(served, page, "sessions")
@@ -860,7 +861,6 @@ def test_rows_of_several_ranks_say_whose_they_are(served, page):
     assert heads[:5] == ["kernel", "pod_name", "process", "layer", "phase"]
     assert {row[2] for row in rows} == {"0", "1"} and len({tuple(row[:5]) for row in rows}) == len(rows) == 6
     assert tables["Copies and fills"][0][:3] == ["type", "memory", "layer"]
-    psql(served.conninfo, f"DELETE FROM kernel WHERE {of} AND process = 1; {changed}")
 
 
 # --- who reads it -------------------------------------------------------------------
@@ -1009,10 +1009,9 @@ def test_without_a_token_nothing_is_shown(served, browser):
         assert "token" in one.tab.text_content(".problem") and not one.tab.query_selector("[data-value]")
 
 
-def test_who_may_list_one_namespace_names_it(served, browser):
-    served.kubernetes.tokens["few"] = {"username": "few", "uid": "few"}
-    before = served.kubernetes.may
-    served.kubernetes.may = lambda user, attributes: user != "few" or attributes.get("namespace") == "local"
+def test_who_may_list_one_namespace_names_it(served, browser, monkeypatch):
+    monkeypatch.setitem(served.kubernetes.tokens, "few", {"username": "few", "uid": "few"})
+    monkeypatch.setattr(served.kubernetes, "may", lambda user, attributes: user != "few" or attributes.get("namespace") == "local")
     with contextlib.closing(Page(browser, served.page, "few")) as one:
         one.tab.wait_for_selector(".problem")
         assert "right to list" in one.tab.text_content(".problem") and "Reading" not in one.tab.text_content("main")
@@ -1034,7 +1033,6 @@ def test_who_may_list_one_namespace_names_it(served, browser):
         one.tab.click("nav a:text('Patterns')")
         one.tab.wait_for_selector(READY["patterns"])
         assert not one.said
-    served.kubernetes.may = before
 
 
 def test_who_may_get_sessions_needs_no_list_of_them(served, browser, monkeypatch):
@@ -1136,6 +1134,7 @@ def costliest(one):
     return float(one.tab.get_attribute(".costliest [data-sum][data-column=ms_per_step]", "data-sum"))
 
 
+@pytest.mark.usefixtures("varied_kept")
 def test_a_session_is_followed_as_it_runs(served, browser):
     """Newer values come by themselves, and its end; what has not changed is not sent again."""
     answers = []
@@ -1157,9 +1156,9 @@ def test_a_session_is_followed_as_it_runs(served, browser):
         answers.clear()
         one.tab.clock.fast_forward(20000)
         assert not answers and not one.said
-    change(served, "Succeeded", 0.5)
 
 
+@pytest.mark.usefixtures("varied_kept")
 def test_the_last_values_wait_for_who_chooses(served, browser):
     """While a choice has the focus nothing moves under it; afterwards the values are those of the end."""
     change(served, "Sampling", 1)
@@ -1174,7 +1173,6 @@ def test_the_last_values_wait_for_who_chooses(served, browser):
         one.tab.clock.fast_forward(6000)
         one.tab.wait_for_selector("#news:text('newer')", state="attached")
         assert costliest(one) == 2 * before
-    change(served, "Succeeded", 0.5)
 
 
 READERS = """() => {
@@ -1206,6 +1204,7 @@ def newer(served, one, by):
     one.tab.wait_for_selector("#news:text('newer')", state="attached")
 
 
+@pytest.mark.usefixtures("varied_kept")
 def test_newer_values_leave_the_reader_where_they_were(served, browser):
     """Focus, what is open, how it is sorted and scrolled; and no chart of before is kept."""
     change(served, "Sampling", 1)
@@ -1229,7 +1228,6 @@ def test_newer_values_leave_the_reader_where_they_were(served, browser):
         one.scroll_through()
         assert one.tab.evaluate("document.querySelectorAll('canvas').length") > 4 and not one.said
         served.wait("the end of charts that have gone", lambda: len(set(canvases(one))) == 1)
-    change(served, "Succeeded", 1)
 
 
 def following(served, browser, way, ready):
@@ -1240,6 +1238,7 @@ def following(served, browser, way, ready):
     return contextlib.closing(one)
 
 
+@pytest.mark.usefixtures("varied_kept")
 @pytest.mark.parametrize("way, ready", [(f"session/local/{VARIED}", "session"), ("sessions", "sessions")])
 def test_one_poll_that_fails_ends_nothing(served, browser, way, ready):
     """It is told, and the next one shows what is new."""
@@ -1258,10 +1257,10 @@ def test_one_poll_that_fails_ends_nothing(served, browser, way, ready):
         one.tab.clock.fast_forward(6000)
         one.tab.wait_for_selector(".phase:text('Finishing')")
         one.tab.wait_for_selector(".hint:has-text('What is shown may be old')", state="detached")
-        phase("Succeeded")
         assert not one.said
 
 
+@pytest.mark.usefixtures("varied_kept")
 def test_newer_sessions_come_while_one_chooses(served, browser):
     """The list is newer though the focus is in it, which stays, as do the sort and what was chosen."""
     table = """() => [...document.querySelectorAll("tr[data-row=session]")].map((row) => [row.dataset.uid, row.querySelector("input").checked,
@@ -1276,7 +1275,6 @@ def test_newer_sessions_come_while_one_chooses(served, browser):
         one.tab.clock.fast_forward(6000)
         one.tab.wait_for_selector(".phase:text('Finishing')")
         assert one.tab.evaluate(table) == before and one.tab.evaluate(sort) == "Session" and not one.said
-    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
 
 
 # --- the timeline -----------------------------------------------------------------
@@ -1355,54 +1353,6 @@ def test_steps_of_a_session_that_runs_come_by_themselves(served, browser, taken)
         one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
         assert len(one.tab.evaluate(CHOICES, "Step")) == len(steps) and not one.said
         assert one.tab.get_attribute("[data-row=step]", "data-step") == str(before[1]["step"])
-    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
-
-
-# --- conditions -------------------------------------------------------------------
-
-@pytest.fixture
-def conditions_kept(served):
-    """Those of the session that varies are as they were, afterwards."""
-    kept = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)["status"]["conditions"]
-    yield
-    says(served, *[[one[key] for key in ("type", "status", "reason", "message")] for one in kept])
-
-
-def says(served, *conditions):
-    """Of the session that varies."""
-    object_ = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)
-    told = [conftest.condition(*one) for one in conditions]
-    served.kubernetes.put(conftest.GROUP, "profilesessions", {**object_, "status": {**object_["status"], "conditions": told}})
-    served.wait("conditions", lambda: [one["type"] for one in served.api(f"/api/v1/namespaces/local/sessions/{VARIED}")["conditions"]]
-                == [one["type"] for one in told])
-    return told
-
-
-SHOWN_CONDITIONS = """[...document.querySelectorAll("tr[data-row=condition]")].map((row) => [...row.cells].map((cell) => cell.textContent))"""
-WRONG = "[...document.querySelectorAll('[data-wrong]')].map((one) => [one.dataset.wrong, one.textContent])"
-
-
-@pytest.mark.usefixtures("conditions_kept")
-def test_what_is_wrong_stands_where_one_looks_first(served, browser):
-    """In words, above what was measured, with all conditions; newer ones come by themselves, and what is well is no alarm."""
-    hostile = "no pod has <b>app=dlrm</b>\u202e"
-    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'")
-    told = says(served, ("Accepted", "True", "SpecValid", "The spec is valid"), ("Injected", "False", "NoMatchingPods", hostile),
-                ("MetricsAvailable", "False", "MetricsMissing", "no samples of FP32Active"), ("Sampled", "Unknown", "WaitingForSamples", "not yet"),
-                ("Stalled", "True", "NoMatchingPods", hostile))
-    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
-        seen = hostile.replace("\u202e", "\\u202e")
-        assert one.tab.evaluate(WRONG) == [["Stalled", f"Somebody has to act: {seen} (NoMatchingPods)"],
-                                           ["MetricsAvailable", "Metrics are missing: no samples of FP32Active (MetricsMissing)"]]
-        rows = [[c["type"], c["status"], c["reason"], c["message"].replace("\u202e", "\\u202e")] for c in told]
-        assert [row[:4] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == rows and "2026-11-27 21:05:07" in one.tab.evaluate(SHOWN_CONDITIONS)[0][4]
-        assert one.tab.is_visible("tr[data-row=condition]") and not one.tab.query_selector(".problem b")
-        where = one.tab.evaluate("['[data-wrong]', 'tr[data-row=condition]', '.headline'].map((one) => document.querySelector(one).getBoundingClientRect().top)")
-        assert where == sorted(where) and not serious(one)
-        says(served, ("Stalled", "False", "Sampling", "All is well"))
-        one.tab.clock.fast_forward(6000)
-        one.tab.wait_for_selector("[data-wrong]", state="detached")
-        assert [row[:2] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == [["Stalled", "False"]] and not one.said
 
 
 def label(step):
@@ -1461,6 +1411,54 @@ def test_the_last_steps_come_though_others_are_being_read(served, browser, after
         route.fulfill(response=answer)
         one.tab.wait_for_selector(f"p:text('All {len(steps)} steps')")
         assert one.tab.evaluate(CHOICES, "Step") == [label(step) for step in steps] and not one.said
+
+
+# --- conditions -------------------------------------------------------------------
+
+@pytest.fixture
+def conditions_kept(served):
+    """Those of the session that varies are as they were, afterwards."""
+    kept = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)["status"]["conditions"]
+    yield
+    says(served, *[[one[key] for key in ("type", "status", "reason", "message")] for one in kept])
+
+
+def says(served, *conditions):
+    """Of the session that varies."""
+    object_ = served.kubernetes.find(conftest.GROUP, "profilesessions", "local", VARIED)
+    told = [conftest.condition(*one) for one in conditions]
+    served.kubernetes.put(conftest.GROUP, "profilesessions", {**object_, "status": {**object_["status"], "conditions": told}})
+    served.wait("conditions", lambda: [one["type"] for one in served.api(f"/api/v1/namespaces/local/sessions/{VARIED}")["conditions"]]
+                == [one["type"] for one in told])
+    return told
+
+
+SHOWN_CONDITIONS = """[...document.querySelectorAll("tr[data-row=condition]")].map((row) => [...row.cells].map((cell) => cell.textContent))"""
+WRONG = "[...document.querySelectorAll('[data-wrong]')].map((one) => [one.dataset.wrong, one.textContent])"
+
+
+@pytest.mark.usefixtures("conditions_kept", "varied_kept")
+def test_what_is_wrong_stands_where_one_looks_first(served, browser):
+    """In words, above what was measured, with all conditions; newer ones come by themselves, and what is well is no alarm."""
+    hostile = "no pod has <b>app=dlrm</b>\u202e"
+    psql(served.conninfo, f"UPDATE session SET phase = 'Sampling' WHERE name = '{VARIED}'")
+    told = says(served, ("Accepted", "True", "SpecValid", "The spec is valid"), ("Injected", "False", "NoMatchingPods", hostile),
+                ("MetricsAvailable", "False", "MetricsMissing", "no samples of FP32Active"), ("Sampled", "Unknown", "WaitingForSamples", "not yet"),
+                ("Stalled", "True", "NoMatchingPods", hostile))
+    with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
+        seen = hostile.replace("\u202e", "\\u202e")
+        assert one.tab.evaluate(WRONG) == [["Stalled", f"Somebody has to act: {seen} (NoMatchingPods)"],
+                                           ["MetricsAvailable", "Metrics are missing: no samples of FP32Active (MetricsMissing)"]]
+        rows = [[c["type"], c["status"], c["reason"], c["message"].replace("\u202e", "\\u202e")] for c in told]
+        assert [row[:4] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == rows and "2026-11-27 21:05:07" in one.tab.evaluate(SHOWN_CONDITIONS)[0][4]
+        assert one.tab.is_visible("tr[data-row=condition]") and not one.tab.query_selector(".problem b")
+        where = one.tab.evaluate("['[data-wrong]', 'tr[data-row=condition]', '.headline'].map((one) => document.querySelector(one).getBoundingClientRect().top)")
+        assert where == sorted(where) and not serious(one)
+        says(served, ("Stalled", "False", "Sampling", "All is well"))
+        one.tab.clock.fast_forward(6000)
+        one.tab.wait_for_selector("[data-wrong]", state="detached")
+        assert [row[:2] for row in one.tab.evaluate(SHOWN_CONDITIONS)] == [["Stalled", "False"]] and not one.said
+    psql(served.conninfo, f"UPDATE session SET phase = 'Succeeded' WHERE name = '{VARIED}'")
     with following(served, browser, f"session/local/{VARIED}", READY["session"]) as one:
         assert not one.tab.is_visible("tr[data-row=condition]")
         one.tab.click("summary:text-is('Conditions')")
