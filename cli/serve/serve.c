@@ -56,6 +56,20 @@ static int refuse(struct lws *wsi, const char *status, const char *detail)
     return respond(wsi, status, "application/problem+json", json_headers, body, (size_t)n);
 }
 
+/* As the operator's API has it. */
+static int refuse_integer(struct lws *wsi, const char *field, long long least, long long most)
+{
+    char body[512];
+    const int n =
+        snprintf(body, sizeof body,
+                 "{\"type\":\"urn:precisionprobe:problem:invalid\",\"title\":\"The request is "
+                 "not valid\",\"status\":400,\"detail\":\"%s must be an integer from %lld to "
+                 "%lld\",\"field\":\"%s\"}\n",
+                 field, least, most, field);
+    return respond(wsi, "400 Bad Request", "application/problem+json", json_headers, body,
+                   (size_t)n);
+}
+
 static int write_piece(struct lws *wsi)
 {
     answer *a = lws_get_opaque_user_data(wsi);
@@ -81,30 +95,57 @@ static int write_piece(struct lws *wsi)
 
 /* ---- requests ---- */
 
-static void read_query(struct lws *wsi, pp_document_query *ret)
+/* Numbers that a query may have, with what the operator takes of them. */
+typedef struct integer {
+    const char *name;
+    long long least, most;
+} integer;
+
+enum { CONTINUE, LIMIT, PROCESS, INTEGERS };
+
+static const integer integers[INTEGERS] = {[CONTINUE] = {"continue", 1, 999999999},
+                                           [LIMIT] = {"limit", 1, 5000},
+                                           [PROCESS] = {"process", 0, 65535}};
+
+static bool read_integer(const integer *of, const char *text, long long *ret)
 {
-    char part[64];
-    *ret = (pp_document_query){.process = -1, .limit = PP_TIMELINE_STEPS};
+    const size_t n = strlen(text);
+    *ret = strtoll(text, NULL, 10);
+    return n > 0 && n <= 9 && strspn(text, "0123456789") == n && *ret >= of->least &&
+           *ret <= of->most;
+}
+
+/* NULL, or what is no number, or none that may be asked for: taken for another it would be answered
+ * with a page that was not meant, whose `continue` leads back there. */
+static const integer *read_query(struct lws *wsi, pp_document_query *ret)
+{
+    char part[PATH_BYTES];
+    long long told[INTEGERS] = {[LIMIT] = PP_TIMELINE_STEPS, [PROCESS] = -1};
+    *ret = (pp_document_query){0};
     for (int i = 0; lws_hdr_copy_fragment(wsi, part, sizeof part, WSI_TOKEN_HTTP_URI_ARGS, i) >= 0;
          i++) {
-        if (strncmp(part, "uid=", 4) == 0)
-            (void)snprintf(ret->uid, sizeof ret->uid, "%s", part + 4);
-        else if (strncmp(part, "process=", 8) == 0)
-            ret->process = strtol(part + 8, NULL, 10);
-        else if (strncmp(part, "continue=", 9) == 0)
-            ret->from = strtoul(part + 9, NULL, 10);
-        else if (strncmp(part, "limit=", 6) == 0)
-            ret->limit = strtoul(part + 6, NULL, 10);
+        const size_t n = strcspn(part, "=");
+        const char *value = part[n] ? part + n + 1 : "";
+        part[n] = '\0';
+        if (strcmp(part, "uid") == 0)
+            (void)snprintf(ret->uid, sizeof ret->uid, "%s", value);
+        for (int k = 0; k < INTEGERS; k++)
+            if (strcmp(part, integers[k].name) == 0 && !read_integer(&integers[k], value, &told[k]))
+                return &integers[k];
     }
-    if (ret->limit == 0 || ret->limit > PP_TIMELINE_STEPS)
-        ret->limit = PP_TIMELINE_STEPS;
+    ret->from = (size_t)told[CONTINUE];
+    ret->limit = told[LIMIT] < PP_TIMELINE_STEPS ? (size_t)told[LIMIT] : PP_TIMELINE_STEPS;
+    ret->process = told[PROCESS];
+    return NULL;
 }
 
 static int serve_document(struct lws *wsi, const pp_documents *all, const char *path)
 {
     pp_document_query query;
     pp_error err = {0};
-    read_query(wsi, &query);
+    const integer *wrong = read_query(wsi, &query);
+    if (wrong)
+        return refuse_integer(wsi, wrong->name, wrong->least, wrong->most);
     PP_CLEANUP_JSON json_t *document = pp_document(all, path, &query, &err);
     if (!document && err.code != PP_OK)
         (void)fprintf(stderr, "precisionprobe: %s\n", err.message);

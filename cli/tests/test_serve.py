@@ -151,6 +151,25 @@ def test_a_timeline_goes_on_where_its_page_ends(at):
     assert told == document(at, "namespaces/local/sessions/one%20run/timeline?limit=5000")["items"] and len(told) == folder.STEPS
 
 
+@pytest.mark.parametrize("field, told", [
+    *(("continue", told) for told in ("x", "", "0", "-1", "+1", "25x", "%2025", "1e1", "99999999999999999999", "x" * 200)),
+    *(("limit", told) for told in ("x", "", "0", "5001", "25.")), *(("process", told) for told in ("x", "", "-1", "65536"))])
+def test_what_is_no_number_is_refused(at, field, told):
+    """Whatever stands before it: else a client would be led back to the page that it has."""
+    of = "/api/v1/namespaces/local/sessions/one%20run/timeline"
+    assert "continue" in json.loads(get(at, f"{of}?limit=25")[2])
+    for query in (f"{field}={told}", f"uid=run-1&{field}={told}&other=1"):
+        status, headers, body = get(at, f"{of}?{query}")
+        problem = json.loads(body)
+        assert (status, headers["Content-Type"], problem["status"], problem["field"]) == (400, "application/problem+json", 400, field)
+        assert problem["type"] == "urn:precisionprobe:problem:invalid" and problem["detail"].startswith(f"{field} must be an integer from ")
+
+
+def test_a_page_behind_the_last_is_empty(at):
+    page = document(at, "namespaces/local/sessions/one%20run/timeline?continue=999999999")
+    assert page["items"] == [] and "continue" not in page
+
+
 def test_the_pattern_is_that_of_the_results(at):
     head = document(at, "namespaces/local/patterns")["items"][0]
     whole = document(at, f"namespaces/local/patterns/{head['pattern']}")
