@@ -10,7 +10,6 @@
 enum {
     KERNEL_ROUNDS = PP_RING_KERNELS / KERNELS_AT_ONCE + 1,
     ROUNDS = PP_RING_MARKS / MARKS_AT_ONCE + 1,
-    HELD_MAX = PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
     RUNS_AT_ONCE = PP_WIRE_MAX_RUNS / 2,
 };
 
@@ -56,11 +55,6 @@ static process_gpu *add_gpu(pp_process *p, int device, pp_error *err)
         free_gpu(g);
         (void)pp_error_nomem(err);
         return NULL;
-    }
-    if (p->gpu_count > 0) {
-        memcpy(g->runs, p->gpus[0].runs, sizeof g->runs);
-        memcpy(g->run_at, p->gpus[0].run_at, sizeof g->run_at);
-        g->run_count = p->gpus[0].run_count;
     }
     p->gpu_count++;
     return g;
@@ -360,19 +354,19 @@ static bool is_idle(const pp_process *p)
 }
 
 /* Where nobody may be told yet, the oldest go. */
-static void add_run(process_gpu *g, pp_wire_run run, uint64_t at)
+static void add_run(pp_process *p, pp_wire_run run, uint64_t at)
 {
-    const pp_wire_run *before = g->run_count ? &g->runs[g->run_count - 1] : NULL;
+    const pp_wire_run *before = p->run_count ? &p->runs[p->run_count - 1] : NULL;
     const int64_t over = before ? before->start + before->duration - run.start : 0;
     if (over > 0 && over < CLOCKS_APART)
         run.start += over; /* it began where that one ended, by another look at both clocks */
-    if (g->run_count == PP_WIRE_MAX_RUNS) {
-        g->run_count--;
-        memmove(g->runs, g->runs + 1, g->run_count * sizeof *g->runs);
-        memmove(g->run_at, g->run_at + 1, g->run_count * sizeof *g->run_at);
+    if (p->run_count == PP_WIRE_MAX_RUNS) {
+        p->run_count--;
+        memmove(p->runs, p->runs + 1, p->run_count * sizeof *p->runs);
+        memmove(p->run_at, p->run_at + 1, p->run_count * sizeof *p->run_at);
     }
-    g->runs[g->run_count] = run;
-    g->run_at[g->run_count++] = at;
+    p->runs[p->run_count] = run;
+    p->run_at[p->run_count++] = at;
 }
 
 /* Nothing before the year 2000, nothing to come. */
@@ -386,9 +380,8 @@ static int take_run(pp_process *p, pp_agent_pod *pod, const pp_mark *mark, pp_er
                              .steps = mark->layer};
     if (run.start < PP_WIRE_TIME_MIN)
         return 0;
-    for (size_t i = 0; i < p->gpu_count; i++)
-        add_run(&p->gpus[i], run, p->at);
-    if (p->gpus[0].run_count < RUNS_AT_ONCE || !is_idle(p))
+    add_run(p, run, p->at);
+    if (p->run_count < RUNS_AT_ONCE || !is_idle(p))
         return 0;
     p->from = p->at + 1;
     return process_emit_runs(p, pod, err);
@@ -446,12 +439,11 @@ static int release(pp_process *p, pp_agent_pod *pod, pp_error *err)
     uint64_t taken = pp_reader_taken(p->reader);
     if (is_idle(p))
         p->from = taken;
-    if (taken - process_tail(p) > HELD_MAX && any_steps(p))
+    if (taken - p->from > PROCESS_HELD_MAX && any_steps(p))
         process_cut(p, pod);
-    const bool too_many = taken - process_tail(p) > HELD_MAX;
-    if (too_many)
+    if (taken - p->from > PROCESS_HELD_MAX)
         p->from = taken;
-    return pp_reader_release(p->reader, too_many ? taken : process_tail(p), &p->told, err);
+    return pp_reader_release(p->reader, process_tail(p), &p->told, err);
 }
 
 static int drain_kernels(pp_process *p, pp_error *err)
@@ -580,8 +572,8 @@ static void begin_session(pp_process *p)
     const pp_ring_header *h = pp_reader_header(p->reader);
     p->stale = false;
     forget_gpus(p);
+    p->run_count = 0;
     for (size_t i = 0; i < p->gpu_count; i++) {
-        p->gpus[i].run_count = 0;
         pp_kernel_sums_clear(p->gpus[i].sums);
         pp_copy_sums_forget(p->gpus[i].copies);
     }

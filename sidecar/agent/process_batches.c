@@ -175,32 +175,32 @@ static void count(pp_process *p, pp_wire_batch *batch)
 
 uint64_t process_tail(const pp_process *p)
 {
-    uint64_t tail = p->from;
-    for (size_t i = 0; i < p->gpu_count; i++)
-        if (p->gpus[i].run_count > 0 && p->gpus[i].run_at[0] < tail)
-            tail = p->gpus[i].run_at[0];
-    return tail;
+    const uint64_t taken = pp_reader_taken(p->reader);
+    size_t i = 0;
+    while (i < p->run_count && taken - p->run_at[i] > PROCESS_HELD_MAX)
+        i++; /* it goes with the agent, rather than that steps in flight do */
+    return i < p->run_count && p->run_at[i] < p->from ? p->run_at[i] : p->from;
 }
 
 /* The runs so far, into a batch; those that ended behind it wait for the next one. */
-static int tell_runs(process_gpu *g, pp_wire_batch *batch, pp_error *err)
+static int tell_runs(pp_process *p, pp_wire_batch *batch, pp_error *err)
 {
-    batch->runs = calloc(g->run_count + 1, sizeof *batch->runs);
+    batch->runs = calloc(p->run_count + 1, sizeof *batch->runs);
     if (!batch->runs)
         return pp_error_nomem(err);
     int64_t after = INT64_MIN;
     size_t kept = 0;
-    for (size_t i = 0; i < g->run_count; i++) {
-        const pp_wire_run r = g->runs[i];
+    for (size_t i = 0; i < p->run_count; i++) {
+        const pp_wire_run r = p->runs[i];
         if (r.start + r.duration > batch->capture.end) {
-            g->run_at[kept] = g->run_at[i];
-            g->runs[kept++] = r;
+            p->run_at[kept] = p->run_at[i];
+            p->runs[kept++] = r;
         } else if (r.start >= after) {
             after = r.start + r.duration;
             batch->runs[batch->run_count++] = r;
         }
     }
-    g->run_count = kept;
+    p->run_count = kept;
     return 0;
 }
 
@@ -490,7 +490,7 @@ static int fill_batch(pp_process *p, process_gpu *g, bool last, pp_wire_batch *b
 {
     if (describe(p, g, &batch->process, err) < 0 ||
         pp_batcher_cut(g->batcher, last, process_describe_layer, p, batch, ret_events, err) < 0 ||
-        tell_runs(g, batch, err) < 0 || tell_all_kernels(p, g, batch, err) < 0 ||
+        tell_runs(p, batch, err) < 0 || tell_all_kernels(p, g, batch, err) < 0 ||
         tell_all_copies(p, g, batch, err) < 0)
         return -1;
     if (!process_is_first(p, g))
@@ -501,14 +501,47 @@ static int fill_batch(pp_process *p, process_gpu *g, bool last, pp_wire_batch *b
     return 0;
 }
 
+/* The runs of a batch that was emitted, of each other GPU that has been told: in a batch of its
+ * own, since one that runs nothing any more has no other, and its runs would hold the marks for
+ * ever. */
+static int emit_runs_of_others(const pp_process *p, pp_agent_pod *pod, const pp_wire_batch *told,
+                               pp_error *err)
+{
+    if (told->run_count == 0)
+        return 0;
+    const pp_wire_run *last = &told->runs[told->run_count - 1];
+    for (size_t i = 0; i < p->gpu_count; i++) {
+        const process_gpu *g = &p->gpus[i];
+        if (g->id < 0 || g->id == told->process.id)
+            continue;
+        pp_wire_batch *batch = process_make_timeless(p, g, pod, last->start + last->duration, err);
+        if (batch)
+            batch->runs = calloc(told->run_count, sizeof *batch->runs);
+        if (batch && batch->runs) {
+            memcpy(batch->runs, told->runs, told->run_count * sizeof *batch->runs);
+            batch->run_count = told->run_count;
+            process_emit_timeless(p, pod, batch);
+        }
+        const bool ok = batch && batch->runs;
+        pp_wire_batch_free(batch);
+        if (!ok)
+            return pp_error_nomem(err);
+    }
+    return 0;
+}
+
 void process_cut_gpu(pp_process *p, process_gpu *g, pp_agent_pod *pod, bool last)
 {
     pp_error err = {0};
     int64_t events = 0;
     pp_wire_batch *batch = calloc(1, sizeof *batch);
     if (batch && fill_batch(p, g, last, batch, &events, &err) == 0) {
-        pp_place place = {.ring = pp_text_file_name(p->path), .tail = p->to, .told = p->told};
+        p->from = p->to;
+        pp_place place = {
+            .ring = pp_text_file_name(p->path), .tail = process_tail(p), .told = p->told};
         pod->emit(pod->user, batch, events, &place);
+        if (emit_runs_of_others(p, pod, batch, &err) < 0)
+            pp_warn(p->path, "counted steps are not told: %s", err.message);
     } else {
         /* What was in it is lost, so its time must not count as observed. */
         pp_warn(p->path, "a batch could not be made: %s", batch ? err.message : "out of memory");
@@ -542,27 +575,22 @@ void process_cut(pp_process *p, pp_agent_pod *pod)
     process_cut_rest(p, pod);
 }
 
-/* A batch of its own; of a session that may be over, none: it would be refused. */
-static int emit_runs_of(pp_process *p, process_gpu *g, pp_agent_pod *pod, pp_error *err)
-{
-    if (!pod->allowed || p->schedule.finished)
-        g->run_count = 0;
-    if (g->run_count == 0 || g->id < 0)
-        return 0;
-    const pp_wire_run *last = &g->runs[g->run_count - 1];
-    pp_wire_batch *batch = process_make_timeless(p, g, pod, last->start + last->duration, err);
-    int rc = batch ? tell_runs(g, batch, err) : -1;
-    g->run_count = 0; /* one that ended behind the last is the ring's mistake */
-    if (rc == 0)
-        process_emit_timeless(p, pod, batch);
-    pp_wire_batch_free(batch);
-    return rc;
-}
-
+/* Of a session that may be over, none: they would be refused. */
 int process_emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err)
 {
-    for (size_t i = 0; i < p->gpu_count; i++)
-        if (emit_runs_of(p, &p->gpus[i], pod, err) < 0)
-            return -1;
-    return 0;
+    const process_gpu *g = &p->gpus[0];
+    if (!pod->allowed || p->schedule.finished)
+        p->run_count = 0;
+    if (p->run_count == 0 || g->id < 0)
+        return 0;
+    const pp_wire_run *last = &p->runs[p->run_count - 1];
+    pp_wire_batch *batch = process_make_timeless(p, g, pod, last->start + last->duration, err);
+    int rc = batch ? tell_runs(p, batch, err) : -1;
+    p->run_count = 0; /* one that ended behind the last is the ring's mistake */
+    if (rc == 0) {
+        process_emit_timeless(p, pod, batch);
+        rc = emit_runs_of_others(p, pod, batch, err);
+    }
+    pp_wire_batch_free(batch);
+    return rc;
 }

@@ -19,6 +19,8 @@ enum {
     MARKS_AT_ONCE = 4096,
     KERNELS_AT_ONCE = 4096,
     NAMES_AT_ONCE = 16 << 10, /* bytes */
+    PROCESS_HELD_MAX =
+        PP_RING_MARKS / 2, /* marks that stay in the ring until their batch is made */
 };
 
 /* One of the GPUs of a process: a process of its own on the wire (docs/timing.md). */
@@ -28,13 +30,10 @@ typedef struct process_gpu {
     pp_kernel_sums *sums; /* of steps that the batcher has had, by name */
     pp_copy_sums *copies; /* of the same */
     pp_batcher *batcher;
-    pp_monitor *monitor;                /* NULL: PM sampling is not wanted */
-    bool told_why;                      /* why there is no more of it */
-    bool open;                          /* the batcher has a capture */
-    int64_t steps;                      /* of it */
-    pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, not told yet ... */
-    uint64_t run_at[PP_WIRE_MAX_RUNS];  /* ... and the positions of their marks in the ring */
-    size_t run_count;
+    pp_monitor *monitor; /* NULL: PM sampling is not wanted */
+    bool told_why;       /* why there is no more of it */
+    bool open;           /* the batcher has a capture */
+    int64_t steps;       /* of it */
 } process_gpu;
 
 struct pp_process {
@@ -48,7 +47,10 @@ struct pp_process {
     size_t gpu_count;
     pp_wait_sums *waits;    /* of steps that batchers have had; told with the first GPU */
     pp_memory_sums *memory; /* of steps that are there for it; of the first GPU */
-    int64_t untold;         /* waits that are in none of these, as told already */
+    pp_wire_run runs[PP_WIRE_MAX_RUNS]; /* of counted steps, told of no GPU yet ... */
+    uint64_t run_at[PP_WIRE_MAX_RUNS];  /* ... and the positions of their marks in the ring */
+    size_t run_count;
+    int64_t untold; /* waits that are in none of these, as told already */
     pp_schedule schedule;
     uint32_t session; /* that the hook has been told */
     bool stale;       /* it may still mark for the session before: to be brought to rest */
@@ -106,7 +108,8 @@ int process_name_gpu(const pp_process *p, const process_gpu *g, pp_strings *gpus
 /** What the ring's table has of a layer; `user` is the pp_process. */
 int process_describe_layer(void *user, uint32_t id, pp_wire_layer *to, pp_error *err);
 
-/** Before this one all marks are in batches, or will be in none. */
+/** Before this one all marks are in batches, or will be in none. Counted steps hold no more than
+ * PROCESS_HELD_MAX of them. */
 uint64_t process_tail(const pp_process *p);
 
 /** For what belongs to no capture: a batch of no time, at `at`. NULL with an error. */
@@ -128,7 +131,7 @@ void process_cut(pp_process *p, pp_agent_pod *pod);
 /** Emits what kernels are missing, where no batch of a capture has said it. */
 void process_emit_missing(pp_process *p, pp_agent_pod *pod);
 
-/** Emits counted steps in batches of their own. */
+/** Emits counted steps in a batch of its own for each GPU. */
 int process_emit_runs(pp_process *p, pp_agent_pod *pod, pp_error *err);
 
 /* ---- process_samples.c ---- */

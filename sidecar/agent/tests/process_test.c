@@ -330,6 +330,67 @@ static void test_counted_steps_are_told_whenever_they_come(void **state)
     pp_process_free(p);
 }
 
+/* Of a GPU that is in no later capture too, be it the first or another: none of them keeps marks in
+ * the ring, which an agent after this one would tell again. */
+static void test_counted_steps_of_all_gpus_are_told_together(void **state)
+{
+    (void)state;
+    int64_t at = 0, counted = 0;
+    for (unsigned goes_on = 1; goes_on <= 2; goes_on++) {
+        emitted all = {0};
+        pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+        pp_process *p = opened();
+        poll_at(p, &pod, at * STEP + 1);
+        counted = 0;
+        push_capture(at + 10, 1);
+        push_capture(at + 30, 2);
+        poll_at(p, &pod, (at + 50) * STEP);
+        assert_true(all.steps[0] > 0 && all.steps[1] > 0);
+        for (int i = 0; i < 3; i++, at += 50, counted += 7) {
+            push_counted(7, at + 60);
+            push_capture(at + 70, goes_on);
+            poll_at(p, &pod, (at + 90) * STEP);
+            assert_int_equal(pp_ring()->tail, pp_ring()->head);
+        }
+        at += 100;
+        assert_true(all.counted[0] == counted && all.counted[1] == counted);
+        pp_process_free(p);
+        p = opened();
+        poll_at(p, &pod, at * STEP);
+        pp_process_finish(p, &pod);
+        assert_true(all.counted[0] == counted && all.counted[1] == counted);
+        pp_process_free(p);
+    }
+}
+
+/* However long they wait, the marks of a capture that is still to be told stay. */
+static void test_counted_steps_push_no_capture_out(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+    pp_process *p = opened();
+    push_capture(10, 1);
+    poll_at(p, &pod, 30 * STEP);
+    push_counted(7, 40);
+    for (int i = 0; i < PP_RING_MARKS / 2 + 100; i++)
+        mark(PP_MARK_COUNTED, 40 * STEP, 0, 0); /* it says nothing */
+    poll_at(p, &pod, 41 * STEP);
+    const uint64_t before = pp_ring()->head;
+    mark(PP_MARK_START, 50 * STEP, 0, 49);
+    for (int64_t step = 50; step < 55; step++)
+        push_step(step, 1);
+    poll_at(p, &pod, 56 * STEP);
+    assert_true(pp_ring()->tail <= before && all.counted[0] == 0);
+    for (int64_t step = 55; step < 60; step++)
+        push_step(step, 1);
+    mark(PP_MARK_STOP, 60 * STEP, 0, 59);
+    push_complete(60);
+    poll_at(p, &pod, 70 * STEP);
+    assert_int_equal(all.counted[0], 7);
+    pp_process_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +401,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_counted_steps_outlive_the_agent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_counted_steps_are_told_whenever_they_come, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_counted_steps_of_all_gpus_are_told_together, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_counted_steps_push_no_capture_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_refusal_is_taken_back, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
