@@ -20,7 +20,8 @@ static atomic_bool ran_out;      /* of them */
 static uint8_t *buffers;         /* two captures' in turn, and one in reserve */
 static atomic_int pool;          /* which of the two */
 static atomic_bool left;         /* CUPTI was: those that it had are nobody's */
-/* Held as one is handed back, as all are given up, and as those of the other capture are taken. */
+/* Held as one is handed back and read, as all are given up, and as those of the other capture are
+ * taken. No call of the training's waits for it while one may be read. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void wanted(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -82,11 +83,18 @@ bool pp_cupti_buffers_take_back(void)
     return buffers != NULL;
 }
 
-void pp_cupti_buffers_abandon(bool abandon)
+bool pp_cupti_buffers_abandon(void)
 {
-    (void)pthread_mutex_lock(&lock);
-    atomic_store(&left, abandon);
+    if (pthread_mutex_trylock(&lock) != 0)
+        return false;
+    atomic_store(&left, true);
     (void)pthread_mutex_unlock(&lock);
+    return true;
+}
+
+void pp_cupti_buffers_keep(void)
+{
+    atomic_store(&left, false);
 }
 
 bool pp_cupti_buffers_few(void)

@@ -64,14 +64,17 @@ static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- leaving CUPTI ---- */
 
-static void leave(void)
+/* False: not now, since a buffer is being read. */
+static bool leave(void)
 {
+    if (!pp_cupti_buffers_abandon())
+        return false;
     atomic_store(&ever_left, true);
-    pp_cupti_buffers_abandon(true);
     if (pp_cupti.finalize() == PP_CUPTI_OK)
         atomic_store(&subscribed, false);
     else /* the next capture goes on with it, or whoever gives way tries again */
-        pp_cupti_buffers_abandon(false);
+        pp_cupti_buffers_keep();
+    return true;
 }
 
 /* In a CUDA call of the training that is about to return: there CUPTI can be left. */
@@ -85,8 +88,7 @@ static void on_cuda_call(void *user, int domain, uint32_t id, const void *data)
     if (site != SITE_EXIT ||
         !atomic_compare_exchange_strong(&detaching, &(int){DETACH_WAITS}, DETACH_RUNS))
         return;
-    leave();
-    atomic_store(&detaching, DETACH_NONE);
+    atomic_store(&detaching, leave() ? DETACH_NONE : DETACH_WAITS); /* or in the next call */
 }
 
 /* Whether calls are told, or are not any more. False: the subscription is gone, since somebody else
@@ -281,6 +283,13 @@ static int64_t end_by(int state_read)
     return state_read == ENDING ? atomic_load(&ended_at) : INT64_MAX;
 }
 
+/* At once, but for a buffer that CUPTI's own thread hands over just now. */
+static void leave_soon(void)
+{
+    for (int i = 0; i < LEAVES_AT_MOST && !leave(); i++)
+        pp_sleep(100000);
+}
+
 /* Takes all that CUPTI has. What still runs is lost, as far as it is the capture's. */
 static void take_rest(int64_t end)
 {
@@ -297,9 +306,9 @@ void pp_kernels_give_way(void)
     if (was != OUT) {
         disable();
         take_rest(end_by(was));
-        leave();
+        leave_soon();
     } else if (stay()) {
-        leave(); /* else it would end under the other's hands */
+        leave_soon(); /* else it would end under the other's hands */
     }
     (void)pthread_mutex_unlock(&api);
 }

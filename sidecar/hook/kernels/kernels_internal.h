@@ -129,9 +129,11 @@ void pp_records_forget(void);
 bool pp_cupti_buffers_register(void);
 /** As a capture starts. False: out of memory. */
 bool pp_cupti_buffers_take_back(void);
-/** CUPTI is about to be left: those that it has are nobody's, and none is read any more. False: it
- * could not be. */
-void pp_cupti_buffers_abandon(bool abandon);
+/** CUPTI is about to be left: those that it has are nobody's, and none is read any more. False: one
+ * is being read this moment. Waits for nobody. */
+bool pp_cupti_buffers_abandon(void);
+/** It could not be left. */
+void pp_cupti_buffers_keep(void);
 /** Whether CUPTI has half of a capture's or more; whether it wanted one when there was none. */
 bool pp_cupti_buffers_few(void);
 bool pp_cupti_buffers_ran_out(void);

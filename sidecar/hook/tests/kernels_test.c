@@ -33,7 +33,9 @@ static char folder[64];
 static int64_t ahead;      /* ns: it is so much later than it is */
 static bool ends_next;     /* the capture ends as somebody looks at the clock next */
 static bool ends_at_flush; /* after the next flush has returned */
+static bool calls_next;    /* the training calls CUDA as a record is read next */
 static int (*real_flush)(uint32_t);
+static int (*real_next)(uint8_t *, size_t, void **);
 static int (*real_callbacks)(void (*)(uint8_t **, size_t *, size_t *),
                              void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
 static void (*wanted)(uint8_t **, size_t *, size_t *);
@@ -71,6 +73,15 @@ static int flush(uint32_t force)
     return rc;
 }
 
+static int next_record(uint8_t *buffer, size_t valid, void **record)
+{
+    if (calls_next) {
+        calls_next = false;
+        cupti.launch(gemm, SHORT, 0);
+    }
+    return real_next(buffer, valid, record);
+}
+
 static int callbacks(void (*want)(uint8_t **, size_t *, size_t *),
                      void (*fill)(void *, uint32_t, uint8_t *, size_t, size_t))
 {
@@ -100,6 +111,8 @@ static int load(void **state)
     get(library, "pp_cupti_fault", &cupti.fault);
     real_flush = pp_cupti.flush;
     pp_cupti.flush = flush;
+    real_next = pp_cupti.next;
+    pp_cupti.next = next_record;
     real_callbacks = pp_cupti.callbacks;
     pp_cupti.callbacks = callbacks;
     return 0;
@@ -293,6 +306,28 @@ static void test_a_buffer_after_cupti_was_left_is_not_read(void **state)
     assert_int_equal(pp_ring()->kernel_head, told);
 }
 
+/* The call would wait for CUPTI's thread, which may wait for it. */
+static void test_cupti_is_not_left_while_a_buffer_is_read(void **state)
+{
+    (void)state;
+    uint8_t *buffer = NULL;
+    size_t size = 0, most = 0;
+    const uint32_t other = 0;
+    start();
+    wanted(&buffer, &size, &most);
+    memcpy(buffer, &other, sizeof other);
+    end();
+    launch_short();
+    (void)pp_kernels_poll(false);
+    (void)called("");
+    calls_next = true;
+    filled(NULL, 0, buffer, size, sizeof other);
+    assert_false(calls_next || called("finalize"));
+    assert_true(pp_kernels_active());
+    leave();
+    assert_true(called("finalize"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_a_first_kernel_of_a_stream_at_the_end),
         cmocka_unit_test(test_what_still_runs_is_lost_if_it_is_the_captures),
         cmocka_unit_test(test_a_buffer_after_cupti_was_left_is_not_read),
+        cmocka_unit_test(test_cupti_is_not_left_while_a_buffer_is_read),
         cmocka_unit_test(test_what_began_within_a_capture_is_its_own),
     };
     return cmocka_run_group_tests(tests, load, unload);
