@@ -21,6 +21,7 @@
  * What runs is told to vgpu_ran(), where that is linked too (e2e/gpu/driver).
  *
  * With PP_CUPTI_OLD it is one of before CUDA 12.4, which makes no records of single calls.
+ * pp_cupti_clock() gives it another clock than the system's.
  * pp_cupti_log() tells the calls since it was asked last; runs of the same call are one.
  */
 #include <errno.h>
@@ -104,6 +105,9 @@ static uint32_t correlation;
 static size_t dropped;
 static _Thread_local bool leaving; /* a CUDA call of this thread that is about to return */
 
+/* ns since 1970, where a test lets time pass; NULL: the system's. */
+static const int64_t *clock_of_test;
+
 static bool fails(const char *name)
 {
     return strcmp(fault, name) == 0;
@@ -112,6 +116,8 @@ static bool fails(const char *name)
 static int64_t now(void)
 {
     struct timespec t;
+    if (clock_of_test)
+        return *clock_of_test;
     (void)clock_gettime(CLOCK_REALTIME, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
@@ -136,6 +142,11 @@ TEST(void, pp_cupti_fault, (const char *name))
     (void)pthread_mutex_lock(&lock);
     (void)snprintf(fault, sizeof fault, "%s", name);
     (void)pthread_mutex_unlock(&lock);
+}
+
+TEST(void, pp_cupti_clock, (const int64_t *time))
+{
+    clock_of_test = time;
 }
 
 TEST(void, pp_cupti_note, (const char *what))

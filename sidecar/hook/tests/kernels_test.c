@@ -1,6 +1,7 @@
 /*
  * How a capture of kernels ends, with the double of CUPTI (cupti.c): the threads of hook and
- * training are one here, and what comes between two of its steps is put there.
+ * training are one here, and what comes between two of its steps is put there. Time passes only
+ * where a test says so.
  */
 #include "sidecar/hook/hook.h"
 #include "sidecar/hook/kernels/kernels_internal.h"
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -24,13 +26,14 @@ static const char gemm[] = "gemm", collective[] = "ncclKernel"; /* on a stream o
 
 static struct {
     void (*launch)(const char *name, int64_t duration, int how);
-    void (*wait)(int collectives);
+    void (*clock)(const int64_t *time);
     void (*log)(char *out, size_t size);
     void (*fault)(const char *name);
 } cupti;
 
 static char folder[64];
-static int64_t ahead;      /* ns: it is so much later than it is */
+static int64_t now = INT64_C(1769000000000000000); /* ns, of all clocks */
+static int64_t ahead;                              /* ns: the hook's is so much later */
 static bool ends_next;     /* the capture ends as somebody looks at the clock next */
 static bool ends_at_flush; /* after the next flush has returned */
 static bool calls_next;    /* the training calls CUDA as a record is read next */
@@ -41,16 +44,23 @@ static int (*real_callbacks)(void (*)(uint8_t **, size_t *, size_t *),
 static void (*wanted)(uint8_t **, size_t *, size_t *);
 static void (*filled)(void *, uint32_t, uint8_t *, size_t, size_t);
 
-/* The linker puts it in the place of pp_now(). */
-int64_t __real_pp_now(void);
+/* The linker puts these in the place of pp_now() and clock_gettime(). */
 int64_t __wrap_pp_now(void);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 int64_t __wrap_pp_now(void)
 {
     if (ends_next) {
         ends_next = false;
         pp_kernels_end();
     }
-    return __real_pp_now() + ahead;
+    return now + ahead;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    (void)clock;
+    *ret = (struct timespec){.tv_sec = now / 1000000000, .tv_nsec = now % 1000000000};
+    return 0;
 }
 
 /* Nobody measures steps. */
@@ -106,9 +116,10 @@ static int load(void **state)
         pp_ring_publish())
         return -1;
     get(library, "pp_cupti_launch", &cupti.launch);
-    get(library, "pp_cupti_wait", &cupti.wait);
+    get(library, "pp_cupti_clock", &cupti.clock);
     get(library, "pp_cupti_log", &cupti.log);
     get(library, "pp_cupti_fault", &cupti.fault);
+    cupti.clock(&now);
     real_flush = pp_cupti.flush;
     pp_cupti.flush = flush;
     real_next = pp_cupti.next;
@@ -137,7 +148,7 @@ static void launch(const char *name, int64_t duration)
 static void launch_short(void)
 {
     launch(gemm, SHORT);
-    pp_sleep(100 * SHORT);
+    now += 100 * SHORT;
 }
 
 static void start(void)
@@ -149,7 +160,7 @@ static void start(void)
 static void end(void)
 {
     pp_kernels_end();
-    pp_sleep(LATER);
+    now += LATER;
 }
 
 /* Whether one of these calls of CUPTI's came since this was asked last. */
@@ -163,7 +174,7 @@ static bool called(const char *name)
 /* The GPU is done, and CUPTI is left in the next CUDA call. */
 static void leave(void)
 {
-    cupti.wait(1);
+    now += 3 * LONG;
     launch(gemm, SHORT);
     assert_false(pp_kernels_active());
     ahead = 0;
@@ -180,14 +191,14 @@ static void test_a_capture_is_not_closed_by_the_end_of_the_one_before(void **sta
     assert_true(called("disable"));
     leave();
     start();
-    pp_sleep(LATER);
+    now += LATER;
     launch_short();
     ends_at_flush = true;
     (void)called("");
     (void)pp_kernels_poll(false);
     assert_false(ends_at_flush || ends_next);
     assert_false(called("disable"));
-    pp_sleep(LATER);
+    now += LATER;
     launch_short();
     (void)pp_kernels_poll(false);
     assert_true(called("disable"));
@@ -199,7 +210,7 @@ static void forget_streams(void)
 {
     start();
     end();
-    pp_sleep(10 * LATER);
+    now += 10 * LATER;
     launch_short();
     (void)pp_kernels_poll(false);
     leave();
