@@ -54,6 +54,7 @@ typedef struct pending {
     uint32_t correlation;
     int64_t since;    /* it was launched at that time or before */
     unsigned flushes; /* that had begun when it came */
+    bool unended;     /* whether it is a loss, its launch tells */
 } pending;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -233,10 +234,12 @@ static void emit_found(void)
     size_t kept = 0;
     for (size_t i = 0; i < waiting_count; i++) {
         pending *p = &waiting[i];
-        if (find_launch(p->correlation, &p->kernel))
-            emit(&p->kernel, p->stream);
-        else
+        if (!find_launch(p->correlation, &p->kernel))
             waiting[kept++] = *p;
+        else if (!p->unended)
+            emit(&p->kernel, p->stream);
+        else if (p->kernel.launched <= given_up)
+            pp_ring_lose_kernels(1);
     }
     waiting_count = kept;
     found_at = newest;
@@ -272,11 +275,44 @@ static void give_up_late(void)
     waiting_count = kept;
 }
 
+/* The first call behind `end` that was told; false: none. CUPTI numbers calls as they come. */
+static bool find_first_behind(int64_t end, uint32_t *ret_correlation)
+{
+    int64_t first = INT64_MAX;
+    for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
+        for (unsigned way = 0; way < WAYS; way++)
+            if (launches[bucket][way].at > end && launches[bucket][way].at < first) {
+                first = launches[bucket][way].at;
+                *ret_correlation = launches[bucket][way].correlation;
+            }
+    return first != INT64_MAX;
+}
+
+/* Those that have not begun: one is none of the capture's where a call before its own was behind
+ * that already. The training may be in the call that launches it, which is not told so far. */
+static void give_up_unended(int64_t end)
+{
+    uint64_t lost = 0;
+    uint32_t behind = 0;
+    bool looked = false, any = false;
+    for (size_t i = 0; i < waiting_count; i++) {
+        if (!waiting[i].unended)
+            continue;
+        if (!looked)
+            any = find_first_behind(end, &behind);
+        looked = true;
+        lost += !any || (int32_t)(waiting[i].correlation - behind) < 0;
+    }
+    if (lost > 0)
+        pp_ring_lose_kernels(lost);
+}
+
 /* Gives all up, of which those that began by `end` were the capture's. */
 static void give_up_all(int64_t end)
 {
+    give_up_unended(end);
     for (size_t i = 0; i < waiting_count; i++)
-        if (waiting[i].kernel.start <= end)
+        if (!waiting[i].unended && waiting[i].kernel.start <= end)
             lose(&waiting[i]);
     waiting_count = 0;
 }
@@ -327,7 +363,21 @@ static uint64_t shape_of(const uint8_t *r)
     return shape;
 }
 
-/* Of a record without an end. */
+/* False: there is no room. */
+static bool await_launch(const uint8_t *r, const pp_kernel *k, bool unended)
+{
+    if (waiting_count == PENDING)
+        return false;
+    waiting[waiting_count++] = (pending){.kernel = *k,
+                                         .stream = read_u64(r + AT_CONTEXT),
+                                         .correlation = read_u32(r + AT_CORRELATION),
+                                         .since = k->start < newest ? k->start : newest,
+                                         .flushes = flushes,
+                                         .unended = unended};
+    return true;
+}
+
+/* Of a record without an end, by its call where calls tell launches: that may come behind it. */
 static bool is_loss(const uint8_t *r)
 {
     pp_kernel k = {0};
@@ -335,9 +385,11 @@ static bool is_loss(const uint8_t *r)
     const int64_t queued = (int64_t)read_u64(r + AT_QUEUED);
     if (given_up == INT64_MAX || (begin > 0 && begin + offset <= given_up))
         return true;
-    if (pp_kernels_by_calls())
-        return find_launch(read_u32(r + AT_CORRELATION), &k) && k.launched <= given_up;
-    return queued > 0 && queued + offset <= given_up;
+    if (!pp_kernels_by_calls())
+        return queued > 0 && queued + offset <= given_up;
+    if (find_launch(read_u32(r + AT_CORRELATION), &k))
+        return k.launched <= given_up;
+    return !await_launch(r, &k, true);
 }
 
 static void take_kernel(const uint8_t *r)
@@ -366,15 +418,10 @@ static void take_kernel(const uint8_t *r)
                pp_names_number(name) << PP_KERNEL_NAME_SHIFT;
     pp_kernel_set_duration(&k, end - begin);
     k.shape = shape_of(r);
-    uint64_t stream = read_u64(r + AT_CONTEXT);
     if (known)
-        emit_launched(&k, stream);
+        emit_launched(&k, read_u64(r + AT_CONTEXT));
     else
-        waiting[waiting_count++] = (pending){.kernel = k,
-                                             .stream = stream,
-                                             .correlation = read_u32(r + AT_CORRELATION),
-                                             .since = k.start < newest ? k.start : newest,
-                                             .flushes = flushes};
+        (void)await_launch(r, &k, false);
 }
 
 static void take_copy(const uint8_t *r, int kind)

@@ -546,6 +546,16 @@ static bool is_over(const buffer *b)
     return b->closed && ended_part(b) == b->valid;
 }
 
+/* Has no end where it runs still, and no begin where it has not begun. */
+static void cut_off(uint8_t *r)
+{
+    int64_t begin;
+    memcpy(&begin, r + 16, sizeof begin);
+    if (begin > now())
+        PUT(r, 16, int64_t, 0);
+    PUT(r, 24, int64_t, 0);
+}
+
 /* Hands over what has ended; `force`: all, and what still runs has no end. */
 CUPTI(cuptiActivityFlushAll, (uint32_t force))
 {
@@ -570,7 +580,7 @@ CUPTI(cuptiActivityFlushAll, (uint32_t force))
         void *r = NULL;
         while (force && cuptiActivityGetNextRecord(full[i].data, full[i].valid, &r) == OK) {
             if (is_running(r))
-                PUT((uint8_t *)r, 24, int64_t, 0);
+                cut_off(r);
         }
         filled(NULL, 0, full[i].data, full[i].size, full[i].valid);
     }

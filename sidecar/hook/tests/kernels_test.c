@@ -22,6 +22,8 @@
 /* ns: launches so much later show that a capture's kernels are here. */
 #define LATER INT64_C(25000000)
 
+enum { TOLD_LATE = 2, LAUNCH = 307 }; /* as in cupti.c */
+
 static const char gemm[] = "gemm", collective[] = "ncclKernel"; /* on a stream of its own */
 
 static struct {
@@ -175,7 +177,7 @@ static bool called(const char *name)
 static void leave(void)
 {
     now += 3 * LONG;
-    launch(gemm, SHORT);
+    launch_short();
     assert_false(pp_kernels_active());
     ahead = 0;
 }
@@ -274,6 +276,42 @@ static void test_what_still_runs_is_lost_if_it_is_the_captures(void **state)
         }
 }
 
+/* Launches are told by records of calls. */
+static void start_by_calls(void)
+{
+    assert_null(pp_kernels_start(true, false));
+    cupti.launch(gemm, SHORT, TOLD_LATE);
+    now += 100 * SHORT;
+}
+
+/* Where the records of their calls come behind theirs. One whose call is not told at all is lost,
+ * unless a call before it was behind the capture already: its own is under way then. */
+static void test_what_has_not_begun_is_lost_if_it_is_the_captures(void **state)
+{
+    (void)state;
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+        for (int inside = 0; inside < 2; inside++)
+            for (int told = 0; told < 2; told++) {
+                const uint64_t lost = pp_ring_kernels_lost();
+                start_by_calls();
+                cupti.launch(gemm, LONG, TOLD_LATE);
+                now += SHORT;
+                if (!told)
+                    (void)pp_cupti.driver_api(LAUNCH, false);
+                if (inside)
+                    cupti.launch(gemm, SHORT, TOLD_LATE);
+                (void)pp_cupti.driver_api(LAUNCH, true);
+                end();
+                cupti.launch(gemm, SHORT, TOLD_LATE);
+                if (!told)
+                    (void)pp_cupti.driver_api(LAUNCH, false);
+                cupti.launch(gemm, SHORT, TOLD_LATE);
+                ways[way]();
+                assert_int_equal(pp_ring_kernels_lost() - lost, 1 + inside);
+                leave();
+            }
+}
+
 /* Nor is it known of which call it is. The last test: this CUPTI is not asked for calls again. */
 static void test_what_began_within_a_capture_is_its_own(void **state)
 {
@@ -345,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_a_capture_is_not_closed_by_the_end_of_the_one_before),
         cmocka_unit_test(test_a_first_kernel_of_a_stream_at_the_end),
         cmocka_unit_test(test_what_still_runs_is_lost_if_it_is_the_captures),
+        cmocka_unit_test(test_what_has_not_begun_is_lost_if_it_is_the_captures),
         cmocka_unit_test(test_a_buffer_after_cupti_was_left_is_not_read),
         cmocka_unit_test(test_cupti_is_not_left_while_a_buffer_is_read),
         cmocka_unit_test(test_what_began_within_a_capture_is_its_own),
