@@ -278,8 +278,8 @@ int pp_reader_resume(const char *directory, const pp_place *place, pp_error *err
     int rc = 0;
     if (place->tail <= r->header.head &&
         (place->tail > r->tail || is_later(&place->told, &r->told))) {
-        r->tail = place->tail;
-        rc = pp_reader_release(r, place->tail, &place->told, err);
+        r->tail = place->tail > r->released ? place->tail : r->released;
+        rc = pp_reader_release(r, r->tail, &place->told, err);
     }
     pp_reader_free(r);
     return rc;
