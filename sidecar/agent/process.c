@@ -715,7 +715,8 @@ int pp_process_poll(pp_process *p, pp_agent_pod *pod, int64_t now, int64_t offse
     }
     if (is_ending(p, pod)) {
         process_emit_missing(p, pod);
-        if (process_emit_runs(p, pod, err) < 0)
+        /* Else their marks would stay, before those of a capture that waits for its kernels. */
+        if (is_idle(p) && (process_emit_runs(p, pod, err) < 0 || release(p, pod, err) < 0))
             return -1;
     }
     return greet(p, now, err) < 0 ? -1 : set_mode(p, pod, now, err);

@@ -391,6 +391,34 @@ static void test_counted_steps_push_no_capture_out(void **state)
     pp_process_free(p);
 }
 
+/* Those behind the last capture, at the session's end: not while it waits for its kernels, since
+ * the marks of both would be an agent's after this one. */
+static void test_counted_steps_at_the_end_of_a_session(void **state)
+{
+    (void)state;
+    emitted all = {0};
+    pp_agent_pod pod = {
+        .policy = {.duration = 63 * STEP}, .allowed = true, .emit = gather, .user = &all};
+    pp_process *p = opened();
+    push_capture(10, 1);
+    poll_at(p, &pod, 30 * STEP);
+    push_capture_alone(40, 1);
+    push_counted(4, 58);
+    poll_at(p, &pod, 60 * STEP);
+    const int64_t steps = all.steps[0];
+    assert_true(steps > 0 && all.counted[0] == 0);
+    pp_process_free(p);
+
+    p = opened();
+    poll_at(p, &pod, 61 * STEP);
+    push_capture(61, 1);
+    push_counted(1, 72);
+    poll_at(p, &pod, 73 * STEP);
+    assert_int_equal(all.counted[0], 5);
+    assert_int_equal(pp_ring()->tail, pp_ring()->head);
+    pp_process_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +432,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_counted_steps_of_all_gpus_are_told_together, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_counted_steps_push_no_capture_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_counted_steps_at_the_end_of_a_session, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_refusal_is_taken_back, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
