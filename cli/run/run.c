@@ -475,8 +475,9 @@ static void tell_left_out(const run *r)
         "longer captures (--capture) lose less";
     if (l->steps > 0 && l->lost == 0 && l->late == 0)
         (void)fprintf(stderr,
-                      "precisionprobe: %" PRId64 " marked steps were left out: the training ended "
-                      "before all of their kernels were known\n",
+                      "precisionprobe: %" PRId64
+                      " marked steps were left out: the training, or the "
+                      "recording of its kernels, ended before all of these were known\n",
                       l->steps);
     if (l->lost > 0)
         (void)fprintf(stderr,

@@ -462,12 +462,17 @@ static int drain_kernels(pp_process *p, pp_error *err)
     return 0;
 }
 
-/* Once a capture, at the first of it. */
+/* Of losses once a capture, at the first of them; of what its end leaves out each time. */
 static void warn_of_missing(pp_process *p)
 {
     const pp_kernels_missing now = pp_kernels_what_is_missing(p->kernels), before = p->noticed;
     const bool lost = now.lost > before.lost, late = now.late > before.late;
     p->noticed = now;
+    if (!lost && !late && now.steps > before.steps)
+        pp_warn(p->path,
+                "%" PRIu64 " marked steps are left out: the training, or the recording of its "
+                "kernels, ended before all of these were known",
+                now.steps - before.steps);
     if (p->told_missing || (!lost && !late))
         return;
     p->told_missing = true;
@@ -596,6 +601,7 @@ void pp_process_finish(pp_process *p, pp_agent_pod *pod)
     pp_kernels_finish(p->kernels);
     if (pump(p, pod, &err) < 0)
         pp_warn(p->path, "steps are lost: %s", err.message);
+    warn_of_missing(p);
     for (size_t i = 0; i < p->gpu_count; i++)
         end_capture(p, &p->gpus[i], pod, taken);
     process_emit_missing(p, pod);

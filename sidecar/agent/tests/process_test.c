@@ -230,6 +230,43 @@ static void test_lost_kernels_are_told(void **state)
     pp_process_free(p);
 }
 
+/* Its log goes into `ret`. */
+static void finish_with_log(pp_process *p, pp_agent_pod *pod, char *ret, size_t size)
+{
+    FILE *log = tmpfile();
+    const int before = dup(STDERR_FILENO);
+    assert_non_null(log);
+    assert_true(before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    pp_process_finish(p, pod);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    rewind(log);
+    ret[fread(ret, 1, size - 1, log)] = '\0';
+    (void)fclose(log);
+}
+
+static void test_the_log_tells_of_steps_that_the_end_leaves_out(void **state)
+{
+    (void)state;
+    char log[4096];
+    for (int whole = 0; whole < 2; whole++) {
+        const int64_t at = 100 * whole;
+        emitted all = {0};
+        pp_agent_pod pod = {.allowed = true, .emit = gather, .user = &all};
+        pp_process *p = opened();
+        poll_at(p, &pod, (at + 1) * STEP);
+        push_capture(at + 10, 1);
+        push_capture_alone(at + 30, 1);
+        if (whole)
+            push_complete(at + 40);
+        poll_at(p, &pod, (at + 41) * STEP);
+        finish_with_log(p, &pod, log, sizeof log);
+        assert_int_equal(strstr(log, "marked steps are left out: the training") == NULL, whole);
+        assert_int_equal(all.left_out.steps > 0, !whole);
+        pp_process_free(p);
+    }
+}
+
 static void test_a_refusal_is_taken_back(void **state)
 {
     (void)state;
@@ -433,6 +470,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_counted_steps_push_no_capture_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_counted_steps_at_the_end_of_a_session, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_the_log_tells_of_steps_that_the_end_leaves_out, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_refusal_is_taken_back, set_up, tear_down),
     };
