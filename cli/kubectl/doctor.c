@@ -58,6 +58,11 @@ static const char *name_of(const json_t *object)
     return pp_results_text(json_object_get(object, "metadata"), "name");
 }
 
+static bool is(const json_t *condition, const char *status)
+{
+    return strcmp(pp_results_text(condition, "status"), status) == 0;
+}
+
 /* ---- the cluster and the resource types ---- */
 
 static bool check_server(const doctor *d)
@@ -290,39 +295,81 @@ static void check_rights(const doctor *d)
     }
 }
 
-static bool names_gpu(const json_t *resources)
+static bool gives(const json_t *resources, const char *vendor)
 {
-    static const char *const names[] = {"nvidia.com/", "amd.com/gpu"};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)resources, key, value)
     {
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            const bool some = json_is_string(value) && strtod(json_string_value(value), NULL) > 0;
-            if (some && strncmp(key, names[i], strlen(names[i])) == 0)
-                return true;
-        }
+        const bool some = json_is_string(value) && strtod(json_string_value(value), NULL) > 0;
+        if (some && strncmp(key, vendor, strlen(vendor)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool some_node_gives(const doctor *d, const char *vendor)
+{
+    size_t i;
+    json_t *node;
+    each_of(fact(d, "nodes"), i, node)
+    {
+        if (gives(pp_json_get(node, "status", "allocatable", NULL), vendor))
+            return true;
     }
     return false;
 }
 
 static void check_gpus(const doctor *d)
 {
-    size_t i, gpus = 0;
-    json_t *node;
-    if (!fact(d, "nodes"))
-        return;
-    each_of(fact(d, "nodes"), i, node) gpus +=
-        names_gpu(pp_json_get(node, "status", "allocatable", NULL));
-    if (gpus == 0)
+    if (fact(d, "nodes") && !some_node_gives(d, "nvidia.com/") &&
+        !some_node_gives(d, "amd.com/gpu"))
         find(d, "NoGPUNodes", "cluster", "no node has nvidia.com/gpu or amd.com/gpu to give",
              "install the GPU's device plugin; without GPUs layers are timed only");
+}
+
+/* A session that has samples by now: some exporter runs, whatever its pods are called. */
+static bool samples_arrive(const doctor *d)
+{
+    size_t i;
+    json_t *session;
+    each_of(fact(d, "sessions"), i, session)
+    {
+        if (!is(pp_status_condition(session, "Finished"), "True") &&
+            is(pp_status_condition(session, "MetricsAvailable"), "True"))
+            return true;
+    }
+    return false;
+}
+
+static void check_exporter_pods(const doctor *d)
+{
+    static const char *const lists[] = {"exporterPods", "gpuOperatorPods"};
+    size_t i, pods = 0, running = 0;
+    json_t *pod;
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        if (!fact(d, lists[k]))
+            return;
+        pods += count(d, lists[k]);
+        each_of(fact(d, lists[k]), i, pod) running +=
+            strcmp(pp_results_text(json_object_get(pod, "status"), "phase"), "Running") == 0;
+    }
+    if (running > 0 || !some_node_gives(d, "nvidia.com/") || samples_arrive(d))
+        return;
+    find(d, "ExporterMissing", "cluster",
+         pods > 0 ? "no pod of dcgm-exporter runs"
+                  : "there are nodes with nvidia.com/gpu, and in no namespace a pod with the label "
+                    "app.kubernetes.io/name=dcgm-exporter or app=nvidia-dcgm-exporter",
+         pods > 0 ? "kubectl describe its pods: what keeps them from running?"
+                  : "install dcgm-exporter (docs/prometheus.md); if it runs under another label or "
+                    "outside the cluster, see that Prometheus has DCGM_FI_DEV_GPU_UTIL");
 }
 
 static void check_exporters(const doctor *d)
 {
     const char *pod;
     json_t *series;
+    check_exporter_pods(d);
     json_object_foreach(json_object_get(d->facts, "exporters"), pod, series)
     {
         char lacks[1024];
@@ -363,11 +410,6 @@ static void check_quota(const doctor *d)
 }
 
 /* ---- sessions ---- */
-
-static bool is(const json_t *condition, const char *status)
-{
-    return strcmp(pp_results_text(condition, "status"), status) == 0;
-}
 
 static void find_condition(const doctor *d, const char *of, const json_t *c)
 {

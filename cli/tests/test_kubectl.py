@@ -64,6 +64,7 @@ HEALTHY = {
     "webhooks": of({"metadata": {"name": "precisionprobe"}, "webhooks": [{"clientConfig": {"caBundle": "eA=="}}]}),
     "nodes": of(node("n1"), node("n2"), node("gone", ready="Unknown")), "now": "2026-11-28T12:00:00.000Z",
     "nodeLeases": of(lease("n1", "11:59:55"), lease("n2", "11:59:02"), lease("gone", "03:00:00")), "exporters": {"dcgm-exporter-x": FIELDS},
+    "exporterPods": of({"metadata": {"name": "dcgm-exporter-x"}, "status": {"phase": "Running"}}), "gpuOperatorPods": of(),
     "deployments": of({"metadata": {"labels": {"app.kubernetes.io/version": "0.1.0"}}, "status": {"availableReplicas": 1}}),
     "operatorPods": of({"metadata": {"name": "precisionprobe-x"}}), "services": of({"metadata": {"name": "precisionprobe"}}),
     "endpoints": of({"endpoints": [{"conditions": {"ready": True}}]}), "systemEvents": of(),
@@ -117,6 +118,8 @@ BROKEN = {
     "PrometheusUnavailable": ({"metrics": {"x": METRICS.replace("prometheus_up 1", "prometheus_up 0")}}, "prometheus_up is 0"),
     "YourRightsMissing": ({"may": {"create profilesessions.precisionprobe.io": "no"}}, "can-i create profilesessions.precisionprobe.io -n ml: no"),
     "NoGPUNodes": ({"nodes": of(node("n1", gpus="0"))}, "no node has"),
+    "ExporterMissing": ({"exporterPods": of(), "exporters": {}, "sessions": of()},
+                        "no namespace a pod with the label app.kubernetes.io/name=dcgm-exporter or app=nvidia-dcgm-exporter"),
     "ExporterLacksFields": ({"exporters": {"dcgm-exporter-x": FIELDS[:3] + FIELDS[5:]}},
                             "pod dcgm-exporter-x does not export DCGM_FI_PROF_DRAM_ACTIVE (DRAMActive), DCGM_FI_PROF_PIPE_FP32_ACTIVE (FP32Active)"),
     "NodeClockSkewed": ({"nodeLeases": of(lease("n1", "11:59:55"), lease("n2", "12:30:01"))},
@@ -161,6 +164,18 @@ def test_all_at_once(tmp_path):
                                         "QuotaExceeded"]
     status, found, _ = doctor(tmp_path, broken(**changes, **BROKEN["ClusterUnreachable"][0]))
     assert status == 1 and [one[0] for one in found] == ["ClusterUnreachable"]
+
+
+def test_an_exporter_is_missed_only_where_one_is_needed(tmp_path):
+    """Either label is one; whose pods may not be listed, or whose samples arrive, has perhaps another."""
+    missing, over = BROKEN["ExporterMissing"][0], session("over", condition("MetricsAvailable", "True", "SamplesFound"))
+    over["status"]["conditions"][0] = condition("Finished", "True")
+    assert doctor(tmp_path, broken(**{**missing, "sessions": of(over)}))[1][0][0] == "ExporterMissing"
+    pending = of({"metadata": {"name": "e"}, "status": {"phase": "Pending"}})
+    assert doctor(tmp_path, broken(**{**missing, "exporterPods": pending}))[1][0][2] == "no pod of dcgm-exporter runs"
+    for change in ({"gpuOperatorPods": HEALTHY["exporterPods"]}, {"gpuOperatorPods": None}, {"sessions": HEALTHY["sessions"]}, {"nodes": None},
+                   {"nodes": of({"metadata": {"name": "n1"}, "status": {"allocatable": {"amd.com/gpu": "8"}}})}):
+        assert doctor(tmp_path, broken(**{**missing, **change})) == (0, [], "nothing is missing\n")
 
 
 @pytest.mark.parametrize("first, second, evidence", [
