@@ -364,7 +364,7 @@ static int diagnose(const request *r, const json_t *facts, pp_error *err)
         return pp_error_nomem(err);
     pp_lines_print(stdout, text);
     free(text);
-    return json_array_size(findings) > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    return pp_doctor_is_well(findings) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static int doctor(int argc, char **argv, request *r, pp_error *err)
@@ -380,8 +380,7 @@ static int doctor(int argc, char **argv, request *r, pp_error *err)
     if (!r->from)
         pp_progress_show("looking at the cluster");
     if ((r->from ? read_facts(r->from, &facts, err)
-                 : pp_facts_gather(&r->common.kubectl, r->common.where.system, r->common.namespace,
-                                   &facts, err)) < 0)
+                 : pp_facts_gather(&r->common.kubectl, &r->common.where, &facts, err)) < 0)
         return -1;
     pp_progress_clear();
     if (r->save && json_dump_file(facts, r->save, JSON_INDENT(1)) < 0)

@@ -43,6 +43,15 @@ static void find(const doctor *d, const char *what, const char *of, const char *
                                               "evidence", evidence, "remedy", remedy));
 }
 
+/* What sessions do without. */
+static void warn(const doctor *d, const char *what, const char *of, const char *evidence,
+                 const char *remedy)
+{
+    (void)json_array_append_new(d->findings,
+                                json_pack("{s:s, s:s, s:s, s:s, s:b}", "what", what, "of", of,
+                                          "evidence", evidence, "remedy", remedy, "warning", 1));
+}
+
 static const json_t *fact(const doctor *d, const char *name)
 {
     return json_object_get(d->facts, name);
@@ -295,6 +304,34 @@ static void check_rights(const doctor *d)
     }
 }
 
+/* What `report`, `top` and the page need beside a session. */
+static void check_reading(const doctor *d)
+{
+    const char *right, *account = pp_results_text(d->facts, "account");
+    const char *namespace = pp_results_text(d->facts, "namespace");
+    json_t *told;
+    json_object_foreach(json_object_get(d->facts, "mayRead"), right, told)
+    {
+        const bool is_token = strstr(right, "token") != NULL;
+        PP_CLEANUP_JSON json_t *text =
+            json_sprintf("kubectl auth can-i %s: no", pp_results_text(told, "asked"));
+        if (strcmp(pp_results_text(told, "answer"), "no") == 0)
+            warn(d, "YourRightsMissing", right, json_string_value(text),
+                 is_token ? "to read results, have a RoleBinding to the ClusterRole edit in that "
+                            "namespace, or give a token: --token-file"
+                          : "to read results, have a Role with get on services/proxy in that "
+                            "namespace");
+    }
+    if (*account && fact(d, "reader") && pp_json_get(fact(d, "reader"), "items", NULL)) {
+        char remedy[2048];
+        PP_CLEANUP_JSON json_t *of = json_sprintf("namespace %s", namespace);
+        PP_CLEANUP_JSON json_t *text =
+            json_sprintf("there is no service account %s, whose token reads results", account);
+        pp_remedy_reader(namespace, account, " && ", remedy, sizeof remedy);
+        warn(d, "ReaderMissing", json_string_value(of), json_string_value(text), remedy);
+    }
+}
+
 static bool gives(const json_t *resources, const char *vendor)
 {
     const char *key;
@@ -492,7 +529,20 @@ json_t *pp_doctor_findings(const json_t *facts, const char *session)
     check_clocks(&d);
     check_sessions(&d);
     check_quota(&d);
+    check_reading(&d);
     return d.findings;
+}
+
+bool pp_doctor_is_well(const json_t *findings)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)(uintptr_t)findings, i, one)
+    {
+        if (!json_is_true(json_object_get(one, "warning")))
+            return false;
+    }
+    return true;
 }
 
 void pp_doctor_print(FILE *to, const json_t *findings, const json_t *facts)
@@ -502,9 +552,10 @@ void pp_doctor_print(FILE *to, const json_t *findings, const json_t *facts)
     const char *name;
     json_array_foreach((json_t *)(uintptr_t)findings, i, one)
     {
-        (void)fprintf(to, "%s (%s)\n  %s\n  -> %s\n", pp_results_text(one, "what"),
-                      pp_results_text(one, "of"), pp_results_text(one, "evidence"),
-                      pp_results_text(one, "remedy"));
+        (void)fprintf(to, "%s%s (%s)\n  %s\n  -> %s\n",
+                      json_is_true(json_object_get(one, "warning")) ? "warning: " : "",
+                      pp_results_text(one, "what"), pp_results_text(one, "of"),
+                      pp_results_text(one, "evidence"), pp_results_text(one, "remedy"));
     }
     json_object_foreach(json_object_get(facts, "unknown"), name, one)
     {
@@ -512,6 +563,7 @@ void pp_doctor_print(FILE *to, const json_t *findings, const json_t *facts)
             (void)fprintf(to, "not looked at: %s: %s\n", name,
                           json_is_string(one) ? json_string_value(one) : "");
     }
-    if (json_array_size(findings) == 0)
-        (void)fputs("nothing is missing\n", to);
+    if (pp_doctor_is_well(findings))
+        (void)fprintf(to, "nothing is missing%s\n",
+                      json_array_size(findings) > 0 ? " that a session needs" : "");
 }

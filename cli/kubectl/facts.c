@@ -14,7 +14,8 @@ enum { PATH_TEXT = 512, METRICS_PORT = 8080, EXPORTER_PORT = 9400, EXPORTERS_ASK
 
 typedef struct gathering {
     const pp_kubectl *kubectl;
-    const char *system, *namespace;
+    const pp_session_api_where *where;
+    const char *system, *namespace; /* of `where` */
     json_t *facts;
 } gathering;
 
@@ -213,6 +214,21 @@ static int ask_exporters(const gathering *g, pp_error *err)
     return 0;
 }
 
+/* "yes" or "no", without the reason that may stand behind it; NULL where neither is told. */
+static int can_i(const gathering *g, const char *const *asked, json_t **ret, pp_error *err)
+{
+    const char *arguments[PP_KUBECTL_ARGUMENTS] = {"auth", "can-i"};
+    pp_kubectl_answer answer;
+    for (size_t n = 2; *asked; asked++)
+        arguments[n++] = *asked;
+    if (pp_kubectl_run(g->kubectl, arguments, NULL, &answer, err) < 0)
+        return -1;
+    answer.out[strcspn(answer.out, "\n ")] = '\0';
+    *ret = *answer.out ? json_string(answer.out) : NULL;
+    pp_kubectl_answer_done(&answer);
+    return 0;
+}
+
 static int ask_rights(const gathering *g, pp_error *err)
 {
     static const struct {
@@ -226,30 +242,79 @@ static int ask_rights(const gathering *g, pp_error *err)
         return pp_error_nomem(err);
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         char name[128];
-        const char *const arguments[] = {
-            "auth", "can-i", rights[i].verb, rights[i].resource, "-n", g->namespace, NULL};
-        pp_kubectl_answer answer;
-        if (pp_kubectl_run(g->kubectl, arguments, NULL, &answer, err) < 0)
+        json_t *told = NULL;
+        const char *const asked[] = {rights[i].verb, rights[i].resource, "-n", g->namespace, NULL};
+        if (can_i(g, asked, &told, err) < 0)
             return -1;
         (void)snprintf(name, sizeof name, "%s %s", rights[i].verb, rights[i].resource);
-        answer.out[strcspn(answer.out, "\n ")] = '\0';
-        if (*answer.out)
-            (void)json_object_set_new(may, name, json_string(answer.out));
-        pp_kubectl_answer_done(&answer);
+        if (told)
+            (void)json_object_set_new(may, name, told);
     }
     return 0;
 }
 
-int pp_facts_gather(const pp_kubectl *k, const char *system, const char *namespace, json_t **ret,
+/* A role may name the object, so that is asked about by its name. */
+static int ask_right_of(const gathering *g, const char *right, const char *resource,
+                        const char *namespace, pp_error *err)
+{
+    char whole[PATH_TEXT], part[64];
+    json_t *told = NULL;
+    const size_t verb = strcspn(right, " ");
+    (void)snprintf(whole, sizeof whole, "%.*s", (int)verb, right);
+    (void)snprintf(part, sizeof part, "--subresource=%s", strchr(right, '/') + 1);
+    const char *const asked[] = {whole, resource, part, "-n", namespace, NULL};
+    if (can_i(g, asked, &told, err) < 0)
+        return -1;
+    (void)snprintf(whole + verb, sizeof whole - verb, " %s %s -n %s", resource, part, namespace);
+    return !told ||
+                   json_object_set_new(json_object_get(g->facts, "mayRead"), right,
+                                       json_pack("{s:s, s:o}", "asked", whole, "answer", told)) == 0
+               ? 0
+               : pp_error_nomem(err);
+}
+
+/* What `report`, `top` and the page need: nobody's token is asked for where one is given. */
+static int ask_reading(const gathering *g, pp_error *err)
+{
+    const pp_session_api_where *w = g->where;
+    char resource[PATH_TEXT];
+    const char *const reader[] = {"-n",
+                                  w->namespace,
+                                  "get",
+                                  "serviceaccount",
+                                  w->account,
+                                  "--ignore-not-found",
+                                  "-o",
+                                  "json",
+                                  "--request-timeout=20s",
+                                  NULL};
+    if (json_object_set_new(g->facts, "mayRead", json_object()) < 0)
+        return pp_error_nomem(err);
+    (void)snprintf(resource, sizeof resource, "services/https:%s:https", w->service);
+    if (ask_right_of(g, "get services/proxy", resource, w->system, err) < 0)
+        return -1;
+    if (w->token)
+        return 0;
+    if (json_object_set_new(g->facts, "account", json_string(w->account)) < 0)
+        return pp_error_nomem(err);
+    (void)snprintf(resource, sizeof resource, "serviceaccounts/%s", w->account);
+    return ask_right_of(g, "create serviceaccounts/token", resource, w->namespace, err) < 0
+               ? -1
+               : ask(g, "reader", reader, err);
+}
+
+int pp_facts_gather(const pp_kubectl *k, const pp_session_api_where *where, json_t **ret,
                     pp_error *err)
 {
-    gathering g = {
-        k, system, namespace,
-        json_pack("{s:s, s:s, s:{}}", "system", system, "namespace", namespace, "unknown")};
+    gathering g = {k, where, where->system, where->namespace,
+                   json_pack("{s:s, s:s, s:{}}", "system", where->system, "namespace",
+                             where->namespace, "unknown")};
     int rc = g.facts ? ask_all(&g, err) : pp_error_nomem(err);
     if (rc == 0 && json_object_get(g.facts, "server"))
-        rc = ask_metrics(&g, err) < 0 || ask_exporters(&g, err) < 0 || ask_rights(&g, err) < 0 ? -1
-                                                                                               : 0;
+        rc = ask_metrics(&g, err) < 0 || ask_exporters(&g, err) < 0 || ask_rights(&g, err) < 0 ||
+                     ask_reading(&g, err) < 0
+                 ? -1
+                 : 0;
     if (rc < 0)
         json_decref(g.facts);
     else

@@ -3,6 +3,7 @@
 #define PP_CLI_KUBECTL_FACTS_H
 
 #include "cli/kubectl/kubectl.h"
+#include "cli/kubectl/session_api.h"
 
 /**
  * Asks for everything that the checks look at (doctor.h): an object with each fact under its name
@@ -15,9 +16,11 @@
  * question; dcgm-exporter's `exporterPods` and, where the GPU operator has made them,
  * `gpuOperatorPods`: lists. `metrics`: each operator pod's text by its name. `exporters`: the names
  * of series that some of the exporters' pods tell, by theirs.
- * `may`: "yes" or "no" by what the user may do.
+ * `may`: "yes" or "no" by what the user may do; `mayRead`: by what reading results needs,
+ * {"asked": of `kubectl auth can-i`, "answer"}. Where no token is given, `account` and, as a list
+ * that is empty where there is none, `reader`.
  */
-int pp_facts_gather(const pp_kubectl *kubectl, const char *system, const char *namespace,
-                    json_t **ret, pp_error *err);
+int pp_facts_gather(const pp_kubectl *kubectl, const pp_session_api_where *where, json_t **ret,
+                    pp_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 #include "cli/kubectl/remedies.h"
 
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -126,4 +126,13 @@ int pp_remedy_is_needed(const char *reason)
         if (strcmp(none[i], reason) == 0)
             return 0;
     return 1;
+}
+
+void pp_remedy_reader(const char *namespace, const char *account, const char *between, char *out,
+                      size_t size)
+{
+    (void)snprintf(out, size,
+                   "kubectl -n %s create serviceaccount %s%s"
+                   "kubectl -n %s create rolebinding %s --clusterrole=view --serviceaccount=%s:%s",
+                   namespace, account, between, namespace, account, namespace, account);
 }

@@ -311,6 +311,45 @@ def test_what_doctor_asks(tmp_path):
                                                 ) < datetime.timedelta(seconds=60)
 
 
+NO_TOKEN = "auth can-i create serviceaccounts/precisionprobe-reader --subresource=token -n local"
+NO_PROXY = "auth can-i get services/https:precisionprobe:https --subresource=proxy -n system"
+
+
+def warnings(text):
+    return re.findall(r"^warning: (\S+) \((.*)\)\n  (.*)\n  -> (.*)$", text, re.M)
+
+
+@pytest.mark.parametrize("answers, found", [
+    ({}, [("ReaderMissing", "namespace local")]), ({"account": "{}"}, []),
+    ({NO_TOKEN: "no", "account": "{}"}, [("YourRightsMissing", "create serviceaccounts/token")]),
+    ({NO_PROXY: "no - RBAC: no", "account": "{}"}, [("YourRightsMissing", "get services/proxy")])])
+def test_what_reading_results_needs(tmp_path, answers, found):
+    """It is a warning: sessions run without. What is asked about are the objects that report asks, by their names."""
+    account = ("get serviceaccount precisionprobe-reader -n local --ignore-not-found", [(0, answers.pop("account", ""), "")])
+    ok = [(words, [(0, json.dumps(HEALTHY[fact]), "")]) for words, fact in (
+        ("get crd", "crds"), ("get mutatingwebhookconfigurations", "webhooks"), ("get nodes", "nodes"), ("get deployments", "deployments"),
+        ("get services", "services"), ("get endpointslices", "endpoints"), ("get profilesessions", "sessions"))]
+    fake = Faked(tmp_path, ("get --raw /version", [(0, "{}", "")]), ("get --raw /apis/precisionprobe.io/v1alpha1", [(0, "{}", "")]), *ok, account,
+                 *((words, [(1, f"{answer}\n", "")]) for words, answer in answers.items()), ("auth can-i", [(0, "yes\n", "")]))
+    told = fake.run("doctor", f"--save={tmp_path / 'saved.json'}")
+    assert told.returncode == 0 and [one[:2] for one in warnings(told.stdout)] == found, told.stdout
+    assert told.stdout.splitlines()[-1] == ("nothing is missing that a session needs" if found else "nothing is missing")
+    for _, _, evidence, remedy in warnings(told.stdout):
+        assert evidence in (*(f"kubectl {words}: no" for words in answers), "there is no service account precisionprobe-reader, whose token reads results")
+        assert "to read results" in remedy or remedy == (
+            "kubectl -n local create serviceaccount precisionprobe-reader && kubectl -n local create rolebinding precisionprobe-reader "
+            "--clusterrole=view --serviceaccount=local:precisionprobe-reader")
+    again = subprocess.run([CLI, "kubectl", "doctor", f"--from={tmp_path / 'saved.json'}"], capture_output=True, text=True, timeout=60, check=False)
+    assert (again.returncode, again.stdout) == (0, told.stdout)
+
+
+def test_a_token_that_is_given_needs_no_account(tmp_path):
+    fake = Faked(tmp_path, ("get --raw /version", [(0, "{}", "")]), ("auth can-i", [(1, "no\n", "")]))
+    (tmp_path / "token").write_text("mine\n")
+    told = fake.run("doctor", f"--token-file={tmp_path / 'token'}")
+    assert [one[:2] for one in warnings(told.stdout)] == [("YourRightsMissing", "get services/proxy")] and not fake.calls("serviceaccount")
+
+
 def test_what_is_saved_holds_no_secrets(tmp_path):
     container = {"name": "train", "env": [{"name": "KEY", "value": "hidden"}], "command": ["sh"], "args": ["--key=hidden"],
                  "livenessProbe": {"exec": {"command": ["ping", "hidden"]}}}
