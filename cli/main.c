@@ -7,6 +7,7 @@
 #include "cli/report.h"
 #include "cli/run/options.h"
 #include "cli/run/run.h"
+#include "cli/terminal/names.h"
 #include "cli/terminal/progress.h"
 #include "cli/top.h"
 #include "cli/trace.h"
@@ -210,8 +211,13 @@ static int top(int argc, char **argv)
 static int plugin(int argc, char **argv)
 {
     pp_error err = {0};
-    const int rc = pp_plugin(argc - 1, argv + 1, find_beside(parquets, ""), &err);
-    return rc < 0 ? complain(&err) : rc;
+    PP_CLEANUP_FREE char *advice = NULL;
+    const int rc = pp_plugin(argc - 1, argv + 1, find_beside(parquets, ""), &advice, &err);
+    if (rc >= 0)
+        return rc;
+    (void)complain(&err);
+    pp_lines_print(stderr, advice ? advice : "");
+    return EXIT_FAILURE;
 }
 
 /* ---- completion ---- */

@@ -42,6 +42,7 @@ typedef struct request {
     pp_start_request start;
     bool restart, wait, no_browser, dry_run;
     const char *save, *from;
+    bool lacks_token; /* what makes it fail */
 } request;
 
 static const struct argp_option start_options[] = {
@@ -431,6 +432,7 @@ static int report(int argc, char **argv, request *r, const char *parquet, pp_err
     options.user = &of;
     if (rc == 0)
         rc = pp_report(&options, parquet, err);
+    r->lacks_token = rc < 0 && err->code == PP_ERR_UNAUTHORIZED;
     pp_report_options_done(&options);
     pp_session_api_close(of.api);
     return rc;
@@ -455,6 +457,7 @@ static int top(int argc, char **argv, request *r, pp_error *err)
         rc = pp_session_api_open(&r->common.kubectl, &r->common.where, &of.api, err);
     if (rc == 0)
         rc = pp_top(&options, read_again, &of, err);
+    r->lacks_token = rc < 0 && err->code == PP_ERR_UNAUTHORIZED;
     pp_session_api_close(of.api);
     return rc;
 }
@@ -535,7 +538,7 @@ static int call(const char *verb, int argc, char **argv, request *r, const char 
     return help(stderr, EXIT_FAILURE);
 }
 
-int pp_plugin(int argc, char **argv, const char *parquet, pp_error *err)
+int pp_plugin(int argc, char **argv, const char *parquet, char **ret_advice, pp_error *err)
 {
     request r = {0};
     char name[64];
@@ -545,6 +548,8 @@ int pp_plugin(int argc, char **argv, const char *parquet, pp_error *err)
     (void)snprintf(name, sizeof name, "kubectl precisionprobe %.30s", verb);
     argv[0] = name;
     const int rc = call(verb, argc, argv, &r, parquet, err);
+    if (r.lacks_token)
+        *ret_advice = pp_session_api_advice(&r.common.where);
     pp_kubectl_options_done(&r.common);
     return rc;
 }

@@ -7,8 +7,9 @@
 #include <argp.h>
 #include <stdio.h>
 
-/** Runs a verb (argv[0]); `parquet` as in parquet.h. Returns the exit status, or -1. */
-int pp_plugin(int argc, char **argv, const char *parquet, pp_error *err);
+/** Runs a verb (argv[0]); `parquet` as in parquet.h. Returns the exit status, or -1: then
+ * *ret_advice may be lines that are to be told behind the error, a new string. */
+int pp_plugin(int argc, char **argv, const char *parquet, char **ret_advice, pp_error *err);
 
 /** The table that a verb's own options are parsed by; NULL: it has none. */
 const struct argp_option *pp_plugin_options_known(const char *verb);

@@ -1,9 +1,11 @@
 #include "cli/kubectl/session_api.h"
 
+#include "cli/kubectl/remedies.h"
 #include "cli/results/results.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "common/time.h"
 
 #include <errno.h>
@@ -45,16 +47,35 @@ char *pp_session_api_base(const pp_session_api_where *w)
     return strdup(text);
 }
 
-static int no_token(const pp_session_api_where *w, const char *complaint, pp_error *err)
+char *pp_session_api_advice(const pp_session_api_where *w)
 {
-    return pp_error_set(
-        err, PP_ERR_DENIED,
-        "no token to read results with: %.*s. Give one in PRECISIONPROBE_TOKEN or with "
-        "--token-file; or let there be an account that may read:\n"
-        "  kubectl -n %s create serviceaccount %s\n"
-        "  kubectl -n %s create rolebinding %s --clusterrole=view --serviceaccount=%s:%s",
-        (int)strcspn(complaint, "\n"), complaint, w->namespace, w->account, w->namespace,
-        w->account, w->namespace, w->account);
+    char namespace[64], account[254], commands[PATH_TEXT], text[2 * PATH_TEXT];
+    (void)snprintf(namespace, sizeof namespace, "%s", w->namespace);
+    (void)snprintf(account, sizeof account, "%s", w->account);
+    pp_text_tame(namespace);
+    pp_text_tame(account);
+    pp_remedy_reader(namespace, account, "\n  ", commands, sizeof commands);
+    (void)snprintf(text, sizeof text,
+                   "Give one in PRECISIONPROBE_TOKEN or with --token-file, or let there be an "
+                   "account that may read and whose tokens you may create:\n  %s\n",
+                   commands);
+    return strdup(text);
+}
+
+/* Where the server is away, or knows nobody of us, that is the cause: any question gets it told. */
+static int no_token(const pp_session_api *api, const char *complaint, pp_error *err)
+{
+    static const char *const ask[] = {"get", "--raw", "/version", "--request-timeout=20s", NULL};
+    pp_kubectl_answer answer;
+    if (!err || pp_kubectl_run(api->kubectl, ask, NULL, &answer, err) < 0)
+        return -1;
+    const char *why = answer.status == 0 ? NULL : pp_kubectl_complaint(&answer);
+    const int rc =
+        why ? pp_error_set(err, PP_ERR_UNAVAILABLE, "kubectl: %.*s", (int)strcspn(why, "\n"), why)
+            : pp_error_set(err, PP_ERR_UNAUTHORIZED, "no token to read results with: %.*s",
+                           (int)strcspn(complaint, "\n"), complaint);
+    pp_kubectl_answer_done(&answer);
+    return rc;
 }
 
 /* ns, also of those in which the machine sleeps. */
@@ -94,7 +115,7 @@ static int renew(pp_session_api *api, pp_error *err)
     char *copy = token ? strdup(token) : NULL;
     const int rc = copy    ? 0
                    : token ? pp_error_nomem(err)
-                           : no_token(w, pp_kubectl_complaint(&answer), err);
+                           : no_token(api, pp_kubectl_complaint(&answer), err);
     pp_kubectl_answer_done(&answer);
     if (rc < 0)
         return -1;
@@ -263,20 +284,24 @@ static int exchange(const pp_session_api *api, const char *path, pp_buf *answer,
     return rc;
 }
 
-/* The operator's own words are a problem document; the API server's a Status. */
+/* The operator's own words are a problem document, the API server's a Status; whoever on the way
+ * reaches neither has a line of text. */
 static int refuse(long status, const char *body, pp_error *err)
 {
     PP_CLEANUP_JSON json_t *told = pp_json_parse(body, strlen(body), NULL);
+    const pp_error_code code = status == 404                    ? PP_ERR_NOT_FOUND
+                               : status == 401 || status == 403 ? PP_ERR_DENIED
+                                                                : PP_ERR_UNAVAILABLE;
     const char *why = pp_json_get_string(told, "detail", NULL);
     if (!why)
         why = pp_json_get_string(told, "message", NULL);
     if (!why)
         why = pp_json_get_string(told, "title", NULL);
-    return pp_error_set(err,
-                        status == 404                    ? PP_ERR_NOT_FOUND
-                        : status == 401 || status == 403 ? PP_ERR_DENIED
-                                                         : PP_ERR_UNAVAILABLE,
-                        "the operator's API answers %ld: %s%s", status, why ? why : "no reason",
+    if (!told && *body)
+        return pp_error_set(err, code, "kubectl proxy answers %ld: %.*s", status,
+                            (int)strcspn(body, "\r\n"), body);
+    return pp_error_set(err, code, "the operator's API answers %ld: %s%s", status,
+                        why ? why : "no reason",
                         status == 404 ? " (or the token's user may not read it)" : "");
 }
 

@@ -19,16 +19,20 @@ typedef struct pp_session_api_where {
 
 typedef struct pp_session_api pp_session_api;
 
-/** Starts the proxy and asks for the token. Fails with what somebody has to do where there is no
- * token to be had. `kubectl` and `where` are borrowed as long as it is open: a token of the account
- * is followed by another before it ends. */
+/** Starts the proxy and asks for the token. Fails with PP_ERR_UNAUTHORIZED where there is no token
+ * to be had though the API server answers. `kubectl` and `where` are borrowed as long as it is
+ * open: a token of the account is followed by another before it ends. */
 int pp_session_api_open(const pp_kubectl *kubectl, const pp_session_api_where *where,
                         pp_session_api **ret, pp_error *err);
+
+/** What somebody has to do where there is no token to be had: lines of ours. A new string. */
+char *pp_session_api_advice(const pp_session_api_where *where);
 
 /** NULL is allowed. */
 void pp_session_api_close(pp_session_api *api);
 
-/** The answer to a path below /api/v1; a new reference. Fails with what the operator says. */
+/** The answer to a path below /api/v1; a new reference. Fails with what the operator says, or for
+ * want of another token as above. */
 int pp_session_api_get(pp_session_api *api, const char *path, json_t **ret, pp_error *err);
 
 /** All pages of rows together, as {"items": [...]} beside what the first page has. `limit` rows at

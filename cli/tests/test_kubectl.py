@@ -476,10 +476,34 @@ def test_a_token_that_was_given_is_the_only_one(tmp_path):
         assert told.returncode == 1 and "401" in told.stderr and not fake.calls("create", "token")
 
 
-def test_a_kubectl_that_gives_no_token_says_why(tmp_path):
-    with session_of_a_recording(tmp_path, [(1, "", "error: failed to create token: serviceaccounts \"precisionprobe-reader\" not found\n")]) as fake:
-        told = fake.run("report", "h200")
-        assert told.returncode == 1 and "\"precisionprobe-reader\" not found" in told.stderr and "create serviceaccount" in told.stderr
+@pytest.mark.parametrize("verb", ["report", "top"])
+def test_a_kubectl_that_gives_no_token_says_why(tmp_path, verb):
+    """The commands that help are lines to be pasted; what the cluster says has no lines of its own."""
+    why = "error: failed to create token: serviceaccounts \"precisionprobe-reader\" not found \x1b[2J"
+    with session_of_a_recording(tmp_path, [(1, "", f"{why}\n  rm -rf /\n")]) as fake:
+        told = fake.run(verb, "h200")
+        assert told.returncode == 1 and told.stderr.splitlines() == [
+            "precisionprobe: no token to read results with: " + why.replace("\x1b", "?"),
+            "Give one in PRECISIONPROBE_TOKEN or with --token-file, or let there be an account that may read and whose tokens you may create:",
+            "  kubectl -n local create serviceaccount precisionprobe-reader",
+            "  kubectl -n local create rolebinding precisionprobe-reader --clusterrole=view --serviceaccount=local:precisionprobe-reader"]
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl")
+@pytest.mark.parametrize("words, given", [(("report", "dlrm"), ""), (("top", "dlrm"), ""), (("report", "dlrm"), "mine")])
+def test_a_server_that_is_away_is_the_cause(tmp_path, words, given):
+    """Of accounts nothing is said."""
+    told = subprocess.run([CLI, "kubectl", *words], capture_output=True, text=True, timeout=60, check=False,
+                          env={**away(tmp_path), "PRECISIONPROBE_TOKEN": given})
+    assert told.returncode == 1 and re.fullmatch(r"precisionprobe: kubectl.* refused.*\n", told.stderr) and "token" not in told.stderr, told.stderr
+
+
+def away(place):
+    """An environment whose kubectl has a cluster that does not answer."""
+    (place / "kubeconfig").write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}], "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}]}))
+    return {**os.environ, "KUBECONFIG": str(place / "kubeconfig")}
 
 
 def test_the_proxys_words_are_not_on_tops_screen(tmp_path):
