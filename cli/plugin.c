@@ -348,8 +348,13 @@ static int read_facts(const char *file, json_t **ret, pp_error *err)
 {
     size_t length = 0;
     PP_CLEANUP_FREE char *text = pp_file_read(file, FACTS_MAX, &length, err);
-    *ret = text ? pp_json_parse(text, length, err) : NULL;
-    return *ret ? 0 : -1;
+    if (!text)
+        return -1;
+    *ret = pp_json_parse(text, length, NULL);
+    if (pp_facts_is(*ret))
+        return 0;
+    return pp_error_set(err, PP_ERR_INVALID,
+                        "%s is no file that doctor --save of this release has written", file);
 }
 
 static int diagnose(const request *r, const json_t *facts, pp_error *err)

@@ -10,6 +10,10 @@
 
 enum { PATH_TEXT = 512, METRICS_PORT = 8080, EXPORTER_PORT = 9400, EXPORTERS_ASKED = 3 };
 
+/* Of a file that holds facts: VERSION is another one where the checks need them otherwise. */
+#define KIND "precisionprobe doctor"
+enum { VERSION = 1 };
+
 #define OURS "app.kubernetes.io/name=precisionprobe"
 
 typedef struct gathering {
@@ -307,8 +311,8 @@ int pp_facts_gather(const pp_kubectl *k, const pp_session_api_where *where, json
                     pp_error *err)
 {
     gathering g = {k, where, where->system, where->namespace,
-                   json_pack("{s:s, s:s, s:{}}", "system", where->system, "namespace",
-                             where->namespace, "unknown")};
+                   json_pack("{s:s, s:i, s:s, s:s, s:{}}", "kind", KIND, "version", VERSION,
+                             "system", where->system, "namespace", where->namespace, "unknown")};
     int rc = g.facts ? ask_all(&g, err) : pp_error_nomem(err);
     if (rc == 0 && json_object_get(g.facts, "server"))
         rc = ask_metrics(&g, err) < 0 || ask_exporters(&g, err) < 0 || ask_rights(&g, err) < 0 ||
@@ -320,4 +324,10 @@ int pp_facts_gather(const pp_kubectl *k, const pp_session_api_where *where, json
     else
         *ret = g.facts;
     return rc;
+}
+
+bool pp_facts_is(const json_t *value)
+{
+    return strcmp(pp_results_text(value, "kind"), KIND) == 0 &&
+           json_integer_value(json_object_get(value, "version")) == VERSION;
 }

@@ -23,4 +23,7 @@
 int pp_facts_gather(const pp_kubectl *kubectl, const pp_session_api_where *where, json_t **ret,
                     pp_error *err);
 
+/** Whether this is what pp_facts_gather() of this release gives. */
+bool pp_facts_is(const json_t *value);
+
 #endif

@@ -69,6 +69,23 @@ static int serve(const pp_session_api_where *w, const char *base, const char *se
     return 0;
 }
 
+/* Fails with the cause where the proxy would start and have nothing to serve. */
+static int try_page(const pp_kubectl *k, const char *base, pp_error *err)
+{
+    char page[TEXT_MAX];
+    pp_kubectl_answer answer;
+    (void)snprintf(page, sizeof page, "%s/page/", base);
+    const char *const arguments[] = {"get", "--raw", page, "--request-timeout=20s", NULL};
+    if (pp_kubectl_run(k, arguments, NULL, &answer, err) < 0)
+        return -1;
+    const char *why = answer.status == 0 ? NULL : pp_kubectl_complaint(&answer);
+    const int rc = why ? pp_error_set(err, PP_ERR_UNAVAILABLE, "the page is not to be had: %.*s",
+                                      (int)strcspn(why, "\n"), why)
+                       : 0;
+    pp_kubectl_answer_done(&answer);
+    return rc;
+}
+
 int pp_open_page(const pp_kubectl *k, const pp_session_api_where *w, const char *session,
                  bool browser, pp_error *err)
 {
@@ -78,6 +95,8 @@ int pp_open_page(const pp_kubectl *k, const pp_session_api_where *w, const char 
     PP_CLEANUP_FREE char *base = pp_session_api_base(w);
     if (!base)
         return pp_error_nomem(err);
+    if (try_page(k, base, err) < 0)
+        return -1;
     (void)snprintf(accepted, sizeof accepted, "--accept-paths=^%s/", base);
     const char *const arguments[] = {"proxy", "--port=0", accepted,
                                      "--reject-methods=POST,PUT,PATCH,DELETE", NULL};

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -59,7 +60,7 @@ def lease(name, at):
 FIELDS = ["DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
           "DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_ACTIVE"]
 HEALTHY = {
-    "system": "precisionprobe", "namespace": "ml", "unknown": {}, "server": {"major": "1"}, "api": {"resources": []},
+    "kind": "precisionprobe doctor", "version": 1, "system": "precisionprobe", "namespace": "ml", "unknown": {}, "server": {"major": "1"}, "api": {"resources": []},
     "crds": of(crd("profilesessions"), crd("consumptionpatterns")),
     "webhooks": of({"metadata": {"name": "precisionprobe"}, "webhooks": [{"clientConfig": {"caBundle": "eA=="}}]}),
     "nodes": of(node("n1"), node("n2"), node("gone", ready="Unknown")), "now": "2026-11-28T12:00:00.000Z",
@@ -223,6 +224,15 @@ def test_an_api_server_that_does_not_answer_lacks_no_type(tmp_path):
     slow, missing = "Error from server (Timeout): it took too long", "Error from server (NotFound): no such resource"
     assert doctor(tmp_path, broken(api=None, unknown={"api": slow})) == (0, [], f"not looked at: api: {slow}\nnothing is missing\n")
     assert doctor(tmp_path, broken(api=None, unknown={"api": missing}))[1][0][0] == "CRDMissing"
+
+
+@pytest.mark.parametrize("text", [(RECORDINGS / "h200/results.json").read_text(), "[]", "{", json.dumps({**HEALTHY, "version": 2})],
+                         ids=["results", "list", "torn", "another version"])
+def test_a_file_that_doctor_has_not_saved(tmp_path, text):
+    (tmp_path / "other").write_text(text)
+    told = subprocess.run([CLI, "kubectl", "doctor", f"--from={tmp_path / 'other'}"], capture_output=True, text=True, timeout=60, check=False)
+    assert (told.returncode, told.stdout, told.stderr) == (
+        1, "", f"precisionprobe: {tmp_path / 'other'} is no file that doctor --save of this release has written\n")
 
 
 def test_hostile_messages(tmp_path):
@@ -496,6 +506,30 @@ def test_a_server_that_is_away_is_the_cause(tmp_path, words, given):
     told = subprocess.run([CLI, "kubectl", *words], capture_output=True, text=True, timeout=60, check=False,
                           env={**away(tmp_path), "PRECISIONPROBE_TOKEN": given})
     assert told.returncode == 1 and re.fullmatch(r"precisionprobe: kubectl.* refused.*\n", told.stderr) and "token" not in told.stderr, told.stderr
+
+
+def open_page(environment, *words):
+    """What it says before it ends; whoever waits for a browser is ended."""
+    with subprocess.Popen([CLI, "kubectl", "open", "--no-browser", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment, start_new_session=True) as child:
+        try:
+            return *child.communicate(timeout=20), child.returncode
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGTERM)
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl")
+def test_open_of_a_server_that_is_away(tmp_path):
+    output, complaint, status = open_page(away(tmp_path))
+    assert (output, status) == ("", 1) and re.fullmatch(r"precisionprobe: the page is not to be had: .* refused.*\n", complaint), complaint
+
+
+def test_open_of_a_page_that_may_not_be_read(tmp_path):
+    forbidden = "Error from server (Forbidden): services \"https:precisionprobe:https\" is forbidden"
+    fake = Faked(tmp_path, ("get --raw /api/v1/namespaces/system/services/https:precisionprobe:https/proxy/page/", [(1, "", forbidden + "\n")]))
+    assert open_page(fake.environment, "--system=system") == ("", f"precisionprobe: the page is not to be had: {forbidden}\n", 1)
+    assert not fake.calls("proxy")
 
 
 def away(place):
