@@ -23,6 +23,7 @@ NOT_IN_VALUES = {"injection.image", "injection.imagePullPolicy", "postgres.conni
                  "webhook.serviceName", "webhook.reviewServiceName", "webhook.serviceNamespace", "lease.enabled", "lease.name",
                  "lease.namespace", "kubernetes.kubeconfig"}
 CONFIG = "precisionprobe.io/config"
+IMAGE = "image.repository=registry.example/team/precisionprobe"
 FAILURES = []
 ARGS = None
 
@@ -40,7 +41,7 @@ def helm(*args):
 
 def render(*sets, release="precisionprobe", namespace="system"):
     # --set makes texts of fractions, and numbers of texts.
-    flags = [word for value in sets for word in ("--set-json" if value.endswith((".5", '"')) else "--set", value)]
+    flags = ["--set", IMAGE] + [word for value in sets for word in ("--set-json" if value.endswith((".5", '"')) else "--set", value)]
     return helm("template", release, str(CHART), "-n", namespace, "--kube-version", "1.36.3", *flags)
 
 
@@ -173,6 +174,8 @@ WRONG_VALUES = (
 def check_refused():
     for name, sets, message in (
             ("no Secret", [], "postgres.existingSecret is needed"),
+            ("no image", ["postgres.existingSecret=pg", "image.repository="], "image.repository is needed"),
+            ("a digest of no image", ["postgres.existingSecret=pg", "image.repository=", f"image.digest=sha256:{'0' * 64}"], "image.repository is needed"),
             ("unknown option", ["postgres.existingSecret=pg", "config.prometheus.ur=x"], "'ur' not allowed"),
             ("unknown value", ["postgres.existingSecret=pg", "replicas=2"], "'replicas' not allowed"),
             ("an operator without values", ["postgres.existingSecret=pg", "webhook.objectSelector[0].key=a",
@@ -401,10 +404,23 @@ def check_rendered():
     check("another release's names", "secretName: gpu-precisionprobe-tls" in config_of(other), config_of(other))
 
 
+def check_commands():
+    """What README says to type, with a tag of digits: --set takes that as a number, which no tag is."""
+    text = (ROOT / "README.md").read_text()
+    commands = re.findall(r"helm (?:install|upgrade) [^`;]*?image\.tag=[^`]*?(?=\n```|`)", text)
+    check("README has how to install and how to upgrade", len(commands) == 2, str(commands))
+    for command in commands:
+        told = re.sub(r"\\\n", " ", command).replace('"$image"', "registry.example/x").replace('"$tag"', "20260101").replace("=TAG", "=20260101")
+        values = re.findall(r"--set(?:-string)? \S+", told)
+        status, rendered, err = helm("template", "p", str(CHART), "--kube-version", "1.36.3", "--set", IMAGE, "--set",
+                                     "postgres.existingSecret=pg", *" ".join(values).split())
+        check(f"a tag of digits: {' '.join(told.split()[:2])}", status == 0 and ":20260101" in rendered, err)
+
+
 def network_policy(**values):
     """Its spec with these values; what helm says where it renders none."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump({"postgres": {"existingSecret": "pg"}, "networkPolicy": values}, file)
+        json.dump({"image": {"repository": "r"}, "postgres": {"existingSecret": "pg"}, "networkPolicy": values}, file)
         file.flush()
         status, text, err = helm("template", "p", str(CHART), "--kube-version", "1.36.3", "--values", file.name)
     found = [p["spec"] for p in map(yaml.safe_load, documents(text)) if p["kind"] == "NetworkPolicy"]
@@ -476,7 +492,7 @@ def check_expiry():
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write("sessions: null\n")  # as after --reuse-values, of a release that had no such value
         file.flush()
-        _, text, err = helm("template", "p", str(CHART), "--kube-version", "1.36.3", "--set", "postgres.existingSecret=pg", "--values", file.name)
+        _, text, err = helm("template", "p", str(CHART), "--kube-version", "1.36.3", "--set", IMAGE, "--set", "postgres.existingSecret=pg", "--values", file.name)
         check("no session expires unasked", text and "sessions" not in yaml.safe_load(config_of(text)), err)
 
 
@@ -550,7 +566,7 @@ def main():
     parser.add_argument("--operator", help="path of precisionprobe-operator")
     ARGS = parser.parse_args()
     check_copies()
-    rc, out, err = helm("lint", str(CHART), "--strict", "--set", "postgres.existingSecret=pg")
+    rc, out, err = helm("lint", str(CHART), "--strict", "--set", IMAGE, "--set", "postgres.existingSecret=pg")
     check("lint", rc == 0, out + err)
     check_limits()
     check_closed()
@@ -560,6 +576,7 @@ def main():
     check_texts()
     check_expiry()
     check_monitoring()
+    check_commands()
     check_network_policy()
     check_reused_values()
     check_odd_names()

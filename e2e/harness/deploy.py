@@ -281,7 +281,7 @@ class Deployment:
 
     def helm_values(self):
         repository, tag = self.image.rsplit(":", 1)
-        return ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}",
+        return ["--set", f"image.repository={repository}", "--set-string", f"image.tag={tag}",
                 "--set", "postgres.existingSecret=postgres", "--set", "postgres.secretKey=conninfo",
                 "--set", f"config.prometheus.url=http://prometheus.{SERVICES}.svc:9090",
                 "--set", f"config.prometheus.collectionInterval={self.collect_interval}",
