@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -97,3 +98,18 @@ def test_the_plugin_is_found_by_kubectl(folder, tmp_path):
     completed = subprocess.run([tmp_path / "store/bin/kubectl_complete-precisionprobe", "sta"], capture_output=True, text=True, check=True,
                                timeout=60).stdout
     assert completed == "start\nstatus\n:4\n"
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl")
+@pytest.mark.parametrize("document", ["README.md", "docs/kubectl.md"])
+def test_what_is_said_of_installing_the_plugin(folder, document):
+    """The commands, with this folder for that of the document; krew's are those that e2e/krew tells."""
+    text = (ROOT / document).read_text()
+    place, = re.findall(r"^\./e2e/portable (\S+)$", text, re.M)
+    path, = re.findall(r"^export PATH=.*$", text, re.M)
+    told = subprocess.run(["sh", "-c", f"{path.replace(place, str(folder))}; kubectl precisionprobe start --help"], capture_output=True, text=True,
+                          check=True, timeout=60).stdout
+    assert told.startswith("Usage: kubectl precisionprobe start ")
+    usage = subprocess.run([ROOT / "e2e/krew", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+    install, = re.findall(r"^ *(kubectl krew install .*)$", usage, re.M)
+    assert install.replace("ARCHIVE", "precisionprobe.tar.gz") in text
