@@ -181,6 +181,20 @@ def test_own_rights(namespace, plugin):
     assert found["YourRightsMissing"][1].startswith("kubectl auth can-i ")
 
 
+def test_what_reading_results_lacks(world, namespace, plugin):
+    """Warnings: nothing that a session needs is missing."""
+    def warned(*words):
+        return re.findall(r"^warning: (\w+) \((.*)\)$", plugin("doctor", *namespaced(namespace), "--account=absent", *words)[1], re.M)
+    healthy(plugin, namespace)
+    assert warned() == [("ReaderMissing", f"namespace {namespace}")]
+    world.cluster.kubectl("-n", namespace, "create", "serviceaccount", "absent")
+    try:
+        assert warned() == []
+        assert warned("--as=somebody") == [("YourRightsMissing", "get services/proxy"), ("YourRightsMissing", "create serviceaccounts/token")]
+    finally:
+        world.cluster.kubectl("-n", namespace, "delete", "serviceaccount", "absent")
+
+
 def test_no_cluster(plugin, namespace, tmp_path):
     nowhere = tmp_path / "kubeconfig"
     nowhere.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "none", "contexts": [
