@@ -1,10 +1,12 @@
 #include "cli/recording/recording.h"
 
+#include "cli/results/results.h"
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     FILE_MAX = 512 << 20, /* what a solution can hold is a fraction of it */
@@ -22,10 +25,12 @@ enum {
 static const char batches_name[] = "batches.jsonl";
 static const char samples_name[] = "samples.jsonl";
 static const char results_name[] = "results.json";
+static const char table_name[] = "layers.csv";
 
 struct pp_recording {
     char folder[PATH_MAX];
     FILE *batches;
+    bool made_folder, made_batches, begun;
     int64_t seq;
     pp_error failed; /* the first; nothing is written after it */
 };
@@ -50,23 +55,65 @@ static int open_file(const char *folder, const char *name, const char *mode, FIL
 
 /* ---- writing ---- */
 
-int pp_recording_start(const char *folder, pp_recording **ret, pp_error *err)
+/* Not truncated: its text may be an earlier run's. */
+static int open_batches(pp_recording *r, pp_error *err)
 {
     char path[PATH_MAX];
+    if (path_of(r->folder, batches_name, path, err) < 0)
+        return -1;
+    r->made_batches = access(path, F_OK) < 0;
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    r->batches = fd < 0 ? NULL : fdopen(fd, "w");
+    if (r->batches)
+        return 0;
+    const int rc = pp_error_errno(err, "%s", path);
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+static void remove_file(const pp_recording *r, const char *name)
+{
+    char path[PATH_MAX];
+    pp_error err = {0};
+    if (path_of(r->folder, name, path, &err) == 0)
+        (void)unlink(path);
+}
+
+int pp_recording_open(const char *folder, pp_recording **ret, pp_error *err)
+{
     PP_CLEANUP_FREE pp_recording *r = calloc(1, sizeof *r);
     if (!r)
         return pp_error_nomem(err);
-    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-        return pp_error_errno(err, "making the folder %s", folder);
-    /* Until it is there again the folder holds no results. */
-    if (path_of(folder, results_name, path, err) < 0)
+    if (pp_results_check_own(folder, err) < 0)
         return -1;
-    (void)unlink(path);
+    r->made_folder = mkdir(folder, 0777) == 0;
+    if (!r->made_folder && errno != EEXIST)
+        return pp_error_errno(err, "making the folder %s", folder);
     (void)snprintf(r->folder, sizeof r->folder, "%s", folder);
-    if (open_file(folder, batches_name, "we", &r->batches, err) < 0)
+    if (open_batches(r, err) < 0)
         return -1;
     *ret = PP_TAKE(r);
     return 0;
+}
+
+/* Until results.json is there again the folder holds no results. */
+void pp_recording_begin(pp_recording *r)
+{
+    static const char *const earlier[] = {results_name, table_name, samples_name};
+    r->begun = true;
+    for (size_t i = 0; i < sizeof earlier / sizeof *earlier; i++)
+        remove_file(r, earlier[i]);
+    if (ftruncate(fileno(r->batches), 0) < 0)
+        (void)pp_error_errno(&r->failed, "%s", batches_name);
+}
+
+static void leave_as_it_was(const pp_recording *r)
+{
+    if (r->made_batches)
+        remove_file(r, batches_name);
+    if (r->made_folder)
+        (void)rmdir(r->folder);
 }
 
 static int put(FILE *f, const pp_buf *text, pp_error *err)
@@ -157,6 +204,10 @@ int pp_recording_end(pp_recording *recording, const pp_activity *activity, pp_er
         return 0;
     pp_error closed = {0};
     (void)close_file(r->batches, &closed);
+    if (!r->begun) {
+        leave_as_it_was(r);
+        return 0;
+    }
     if (r->failed.code == PP_OK)
         r->failed = closed;
     if (r->failed.code == PP_OK)

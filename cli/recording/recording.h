@@ -11,13 +11,20 @@
 
 typedef struct pp_recording pp_recording;
 
-/** Makes the folder where it is missing and begins batches.jsonl anew; older results go. */
-int pp_recording_start(const char *folder, pp_recording **ret, pp_error *err);
+/**
+ * Opens batches.jsonl, and makes the folder where it is missing. What lies in it stays as it is: a
+ * run may still not start. Refuses one whose results.json is no run's.
+ */
+int pp_recording_open(const char *folder, pp_recording **ret, pp_error *err);
+
+/** The run has started: results of an earlier one go. A failure is kept for the end. */
+void pp_recording_begin(pp_recording *recording);
 
 /** Adds a batch; sets its texts and number where it has none. A failure is kept for the end. */
 void pp_recording_add(pp_recording *recording, pp_wire_batch *batch);
 
-/** Writes the samples, ends the files and frees the recording. NULL is allowed. */
+/** Writes the samples, ends the files and frees the recording. NULL is allowed. One that has not
+ * begun leaves the folder as it was. */
 int pp_recording_end(pp_recording *recording, const pp_activity *activity, pp_error *err);
 
 /** Borrows the batch for the call. */

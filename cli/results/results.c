@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FILE_MAX = 256 << 20 };
 
@@ -247,6 +248,36 @@ int pp_results_write(const json_t *results, const char *folder, pp_error *err)
     return close_file(f, err);
 }
 
+static int read_json(const char *path, json_t **ret, pp_error *err)
+{
+    size_t length = 0;
+    PP_CLEANUP_FREE char *text = pp_file_read(path, FILE_MAX, &length, err);
+    if (!text)
+        return -1;
+    pp_error why = {0};
+    *ret = pp_json_parse(text, length, &why);
+    return *ret ? 0 : pp_error_set(err, why.code, "%s: %s", path, why.message);
+}
+
+int pp_results_check_own(const char *folder, pp_error *err)
+{
+    char path[PATH_MAX];
+    PP_CLEANUP_JSON json_t *results = NULL;
+    pp_error why = {0};
+    const int n = snprintf(path, sizeof path, "%s/results.json", folder);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long");
+    if (access(path, F_OK) < 0)
+        return 0;
+    if (read_json(path, &results, &why) == 0 && json_is_array(json_object_get(results, "gpus")) &&
+        json_is_integer(json_object_get(results, "version")))
+        return 0;
+    return pp_error_field(err, "--output",
+                          "names %s, whose results.json is none of an earlier run: name another "
+                          "folder, or move that file away",
+                          folder);
+}
+
 int pp_results_read(const char *from, json_t **ret, pp_error *err)
 {
     char path[PATH_MAX];
@@ -255,14 +286,8 @@ int pp_results_read(const char *from, json_t **ret, pp_error *err)
     int n = snprintf(path, sizeof path, "%s%s", from, file ? "" : "/results.json");
     if (n < 0 || (size_t)n >= sizeof path)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "the name is too long");
-    size_t length = 0;
-    PP_CLEANUP_FREE char *text = pp_file_read(path, FILE_MAX, &length, err);
-    if (!text)
+    if (read_json(path, ret, err) < 0)
         return -1;
-    pp_error why = {0};
-    *ret = pp_json_parse(text, length, &why);
-    if (!*ret)
-        return pp_error_set(err, why.code, "%s: %s", path, why.message);
     if (json_is_array(json_object_get(*ret, "items"))) {
         PP_CLEANUP_JSON json_t *rows = *ret;
         *ret = NULL;

@@ -25,6 +25,10 @@ json_t *pp_results_of_solution(const pp_estimates *solution);
 /** Writes results.json and layers.csv into the folder, which is made where it is missing. */
 int pp_results_write(const json_t *results, const char *folder, pp_error *err);
 
+/** Whether a folder's results.json is a run's, or there is none: another's is not to be replaced.
+ */
+int pp_results_check_own(const char *folder, pp_error *err);
+
 /** Reads a folder's results.json, that file itself, or a file of rows (row_results.h); a new
  * reference in *ret. */
 int pp_results_read(const char *from, json_t **ret, pp_error *err);

@@ -41,7 +41,9 @@ static const struct argp_option known[] = {
     {"duration", 'd', "TIME", 0,
      "Sampling duration, from the first sampled step, e.g. 2m (the whole run)", 0},
     {"output", 'o', "FOLDER", 0,
-     "Write the results there: results.json, layers.csv and what was measured", 0},
+     "Write the results there: results.json, layers.csv and what was measured. Those of an earlier "
+     "run in it go as COMMAND starts",
+     0},
     {"kernels", KEY_KERNELS, "N", OPTION_ARG_OPTIONAL,
      "List the N kernels that take most time below each row of the table, 1 to 20 (3)", 0},
     {"quiet", 'q', NULL, 0, "Show no progress", 0},

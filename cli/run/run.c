@@ -52,6 +52,7 @@ typedef struct run {
     uv_signal_t signals[SIGNALS];
     char ring[PATH_MAX];
     char windows[PATH_MAX]; /* the folder of those that are kept */
+    bool made_windows;
     pp_agent_pod pod;
     pp_trainers *trainers;
     pp_presence presence;
@@ -285,6 +286,18 @@ static int start_command(run *r, const sigset_t *mask)
     return rc;
 }
 
+/* A command that did not start leaves earlier results as they are. */
+static void begin_output(run *r)
+{
+    pp_error err = {0};
+    if (!r->recording)
+        return;
+    pp_recording_begin(r->recording);
+    if (pp_window_folder_clear(r->windows, &err) < 0)
+        (void)fprintf(stderr, "precisionprobe: windows of an earlier run are left: %s\n",
+                      err.message);
+}
+
 /* A signal that comes while it is not known yet who is to be told waits until it is. */
 static int spawn(run *r, pp_error *err)
 {
@@ -297,6 +310,7 @@ static int spawn(run *r, pp_error *err)
     const int rc = start_command(r, &before);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) {
+        begin_output(r);
         pp_gpus_watch(r->gpus, r->child);
         return 0;
     }
@@ -520,20 +534,16 @@ static int tell(run *r, pp_error *err)
     return rc;
 }
 
-/* Those of a run before go, as its results do. */
 static int prepare_windows(run *r, pp_error *err)
 {
     const int n = snprintf(r->windows, sizeof r->windows, "%s/windows", r->options->output);
     if (n < 0 || (size_t)n >= sizeof r->windows)
         return pp_error_field(err, "--output", "is too long a path");
-    if (pp_window_folder_clear(r->windows, err) < 0)
-        return -1;
     if (!r->options->keep_windows)
         return 0;
     r->pod.keep_windows = r->windows;
-    return mkdir(r->windows, 0777) == 0 || errno == EEXIST
-               ? 0
-               : pp_error_errno(err, "making %s", r->windows);
+    r->made_windows = mkdir(r->windows, 0777) == 0;
+    return r->made_windows || errno == EEXIST ? 0 : pp_error_errno(err, "making %s", r->windows);
 }
 
 static int prepare(run *r, pp_error *err)
@@ -548,7 +558,7 @@ static int prepare(run *r, pp_error *err)
                             .take_pm = on_pm,
                             .user = r};
     r->started = pp_time_now();
-    if (r->options->output && pp_recording_start(r->options->output, &r->recording, err) < 0)
+    if (r->options->output && pp_recording_open(r->options->output, &r->recording, err) < 0)
         return -1;
     if (r->options->output && prepare_windows(r, err) < 0)
         return -1;
@@ -570,7 +580,9 @@ static int prepare(run *r, pp_error *err)
 static void release(run *r)
 {
     pp_error err = {0};
-    if (r->recording)
+    if (r->recording && r->made_windows)
+        (void)rmdir(r->windows);
+    if (r->recording) /* the command did not start */
         (void)pp_recording_end(r->recording, pp_activity_builder_get(r->activity), &err);
     pp_trainers_free(r->trainers);
     pp_activity_builder_free(r->activity);

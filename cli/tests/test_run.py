@@ -22,6 +22,8 @@ import time
 
 import pytest
 
+from folder import write as write_folder
+
 TRAIN = str(pathlib.Path(__file__).parent / "train.py")
 MODEL = {("0", "forward"), ("0", "backward"), ("1", "forward"), ("1", "backward"), ("2", "forward"), ("2", "backward")}
 OUTSIDE = {("loss", "forward"), ("loss", "backward"), ("gradients", "backward")}  # where torch numbers nodes: 2.1 and later
@@ -485,6 +487,45 @@ def test_signals_end_the_training_and_leave_nothing(python, number):
 def test_wrong_arguments(arguments, message):
     probed = run(*probe("run", *arguments))
     assert probed.returncode == 1 and message in probed.stderr
+
+
+def tree(at):
+    return {str(path.relative_to(at)): path.read_bytes() if path.is_file() else None for path in at.rglob("*")}
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A folder with an earlier run's results, and what else lies in it."""
+    at = write_folder(tmp_path / "kept")
+    (at / "windows").mkdir()
+    for name in ("layers.csv", "windows/0-0001.window", "notes"):
+        (at / name).write_text("1\n")
+    return at
+
+
+@pytest.mark.parametrize("options", [[], ["--keep-windows"]])
+def test_a_command_that_does_not_start_changes_no_folder(tmp_path, earlier, options):
+    before = tree(tmp_path)
+    for at in (earlier, tmp_path / "new"):
+        probed = run(*probe("run", *options, "-o", str(at), "--", "pyhton3", "train.py"))
+        assert (probed.returncode, probed.stderr) == (1, "precisionprobe: pyhton3: no such file or directory\n")
+        assert tree(tmp_path) == before
+
+
+def test_results_of_an_earlier_run_go_as_the_command_starts(earlier):
+    script = 'while [ -s "$0/batches.jsonl" ] || [ -e "$0/windows/0-0001.window" ]; do sleep 0.01; done; cd "$0" && find . -type f | sort'
+    probed = run(*probe("run", "-o", str(earlier), "--", "sh", "-c", script, str(earlier)))
+    assert (probed.returncode, probed.stdout.split()) == (0, ["./batches.jsonl", "./notes"]), probed.stderr
+    assert json.loads((earlier / "results.json").read_text())["command"][0] == "sh"
+
+
+@pytest.mark.parametrize("text", ["[]", '{"gpus": 3}', '{"accuracy": 0.9}', "no JSON", ""])
+def test_results_of_others_are_not_replaced(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    before = tree(tmp_path)
+    probed = run(*probe("run", "-o", str(tmp_path), "--", "echo", "hello"))
+    assert (probed.returncode, probed.stdout, tree(tmp_path)) == (1, "", before)
+    assert f"--output names {tmp_path}, whose results.json is none of an earlier run: " in probed.stderr
 
 
 def test_report_of_nothing(tmp_path):
