@@ -24,7 +24,7 @@ static int take_solution(void *user, const pp_estimates *solution, pp_error *err
 static int solve(const char *folder, pp_activity_builder *builder, json_t *results, pp_error *err)
 {
     pp_estimates_options options = pp_solve_defaults();
-    if (pp_recording_batches_so_far(folder, take_batch, builder, err) < 0)
+    if (pp_recording_batches(folder, take_batch, builder, err) < 0)
         return -1;
     return pp_solve(pp_activity_builder_get(builder), &options, take_solution,
                     json_object_get(results, "gpus"), err);

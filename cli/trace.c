@@ -16,6 +16,7 @@ typedef struct trace {
     int64_t world_size; /* of that rank's; 0: it is not there */
     int64_t start;      /* ns since 1970; 0: no batch yet */
     size_t events;
+    size_t batches; /* of which the start is known: a run that goes on writes more meanwhile */
     bool named[PROCESSES]; /* process and threads of that number */
 } trace;
 
@@ -131,6 +132,7 @@ static int find_start(void *user, const pp_wire_batch *b, pp_error *err)
 {
     trace *t = user;
     (void)err;
+    t->batches++;
     if (!pp_wire_has_order(b))
         return 0;
     begin_by(t, b->capture.start);
@@ -144,6 +146,9 @@ static int find_start(void *user, const pp_wire_batch *b, pp_error *err)
 static int take_batch(void *user, const pp_wire_batch *b, pp_error *err)
 {
     trace *t = user;
+    if (t->batches == 0)
+        return 0;
+    t->batches--;
     if (t->rank != PP_TRACE_ALL && t->rank != number_of(&b->process))
         return 0;
     t->world_size = b->process.world_size;

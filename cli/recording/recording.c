@@ -293,14 +293,10 @@ static int take_batch(void *user, const json_t *object, int64_t line, pp_error *
 int pp_recording_batches(const char *folder, pp_recording_batch_fn each, void *user, pp_error *err)
 {
     batch_reader reader = {each, user};
-    return read_lines(folder, batches_name, false, take_batch, &reader, err);
-}
-
-int pp_recording_batches_so_far(const char *folder, pp_recording_batch_fn each, void *user,
-                                pp_error *err)
-{
-    batch_reader reader = {each, user};
-    return read_lines(folder, batches_name, true, take_batch, &reader, err);
+    char results[PATH_MAX];
+    if (path_of(folder, results_name, results, err) < 0)
+        return -1;
+    return read_lines(folder, batches_name, access(results, F_OK) < 0, take_batch, &reader, err);
 }
 
 /* The last stamp of each GPU and metric: those of one come in order. */

@@ -30,12 +30,11 @@ int pp_recording_end(pp_recording *recording, const pp_activity *activity, pp_er
 /** Borrows the batch for the call. */
 typedef int (*pp_recording_batch_fn)(void *user, const pp_wire_batch *batch, pp_error *err);
 
-/** Hands on each batch of the folder, checked. Errors name file, line and field. */
+/**
+ * Hands on each batch of the folder, checked. Errors name file, line and field. Where there is no
+ * results.json yet, the run may still write: a last line that has no end is left out.
+ */
 int pp_recording_batches(const char *folder, pp_recording_batch_fn each, void *user, pp_error *err);
-
-/** The same of a run that still writes them: a line that is not written to its end is left out. */
-int pp_recording_batches_so_far(const char *folder, pp_recording_batch_fn each, void *user,
-                                pp_error *err);
 
 /** Adds the folder's samples to the builder. */
 int pp_recording_samples(const char *folder, pp_activity_builder *to, pp_error *err);

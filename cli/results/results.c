@@ -278,14 +278,38 @@ int pp_results_check_own(const char *folder, pp_error *err)
                           folder);
 }
 
+static int tell_missing(const char *from, pp_error *err)
+{
+    return errno == ENOENT ? pp_error_errno(err, "there is no file or folder \"%s\"", from)
+                           : pp_error_errno(err, "%s", from);
+}
+
+/* Of a folder without results.json. */
+static int tell_without(const char *folder, pp_error *err)
+{
+    char batches[PATH_MAX];
+    const int n = snprintf(batches, sizeof batches, "%s/batches.jsonl", folder);
+    if (n > 0 && (size_t)n < sizeof batches && access(batches, F_OK) == 0)
+        return pp_error_set(err, PP_ERR_NOT_FOUND,
+                            "%s has no results.json yet: its run still writes, or ended without "
+                            "results. What it has so far: precisionprobe top %s",
+                            folder, folder);
+    return pp_error_set(err, PP_ERR_NOT_FOUND,
+                        "%s is no folder of results: there is no results.json in it", folder);
+}
+
 int pp_results_read(const char *from, json_t **ret, pp_error *err)
 {
     char path[PATH_MAX];
     struct stat s;
-    const bool file = stat(from, &s) == 0 && !S_ISDIR(s.st_mode);
+    if (stat(from, &s) < 0)
+        return tell_missing(from, err);
+    const bool file = !S_ISDIR(s.st_mode);
     int n = snprintf(path, sizeof path, "%s%s", from, file ? "" : "/results.json");
     if (n < 0 || (size_t)n >= sizeof path)
         return pp_error_set(err, PP_ERR_TOO_LARGE, "the name is too long");
+    if (!file && access(path, F_OK) < 0)
+        return tell_without(from, err);
     if (read_json(path, ret, err) < 0)
         return -1;
     if (json_is_array(json_object_get(*ret, "items"))) {
@@ -321,7 +345,7 @@ static int name_of_path(const char *from, char folder[PATH_MAX], char name[NAME_
 {
     struct stat s;
     if (!realpath(from, folder) || stat(folder, &s) < 0)
-        return pp_error_errno(err, "%s", from);
+        return tell_missing(from, err);
     char *slash = strrchr(folder, '/');
     (void)snprintf(name, NAME_MAX + 1, "%s", slash + 1);
     if (S_ISDIR(s.st_mode))

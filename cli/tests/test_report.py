@@ -82,6 +82,15 @@ def test_none_are_known(tmp_path):
     assert "kernels are not known" not in report(at)[1]
 
 
+def test_a_run_that_is_still_written(tmp_path):
+    at = results(tmp_path)
+    (at / "results.json").unlink()
+    assert report(at) == (1, "", f"precisionprobe: {at} has no results.json yet: its run still writes, or ended without results. "
+                          f"What it has so far: precisionprobe top {at}\n")
+    (at / "batches.jsonl").unlink()
+    assert report(at) == (1, "", f"precisionprobe: {at} is no folder of results: there is no results.json in it\n")
+
+
 @pytest.mark.parametrize("number", ["0", "21", "x", "", "3x", "-1", "99999999999999999999"])
 def test_wrong_numbers(number):
     code, _, why = report(f"--kernels={number}", "nowhere")

@@ -105,6 +105,16 @@ def test_foreign_files(tmp_path, text, message):
         assert (told.returncode, told.stdout) == (1, "") and message in told.stderr
 
 
+def test_a_run_that_is_still_written(tmp_path):
+    """What it has written so far, without a line that has no end yet; where results are complete, that is a damage."""
+    folder.write(tmp_path)
+    lines = (tmp_path / "batches.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "batches.jsonl").write_text("".join(lines[:2]) + lines[2][:100])
+    assert "batches.jsonl:3: " in run(tmp_path).stderr
+    (tmp_path / "results.json").unlink()
+    assert [e["args"]["step"] for e in trace(tmp_path)["traceEvents"] if e.get("cat") == "user_annotation"] == list(range(20))
+
+
 def test_no_folder(tmp_path):
     told = run(tmp_path)
     assert "batches.jsonl: No such file" in told.stderr and told.stdout == ""
