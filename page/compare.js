@@ -14,6 +14,7 @@ const TIMES = { ms_per_step: "Time, ms a step", busy_ms_per_step: "Busy, ms a st
 const STEPS = { [COUNTED]: "A step, ms", [MARKED]: "A marked step, ms" };
 const UNLIKE = { method: "the methods differ", source: "the sources differ", basis: "one is a mean over busy, the other over elapsed time" };
 const FEW_CAPTURES = 3;
+const LEVELS = { steps: 0.01, rows: 0.04 }; // of Holm's procedure
 const LONG_NS = 1e10; // longer than what is alike in a capture lasts
 const MOST_ROWS = 10000; // of both sessions, up to which all GPUs are read: they are some 30 MB of answers
 const SAME_PEAK = 0.005; // of a peak, by which two of GPUs of one model may differ
@@ -104,12 +105,16 @@ export function compareAll(first, second) {
 
 const judgeable = (items) => items.filter((one) => one.p !== null);
 
-/** Marks what is more than noise, judged together with the p-values of other pairs of places: how many that are. */
+const isStep = (one) => one.what === COUNTED || one.what === MARKED;
+
+/** Marks what is more than noise, judged together with values of other pairs of places, and whole steps by themselves: how many values that are. */
 function markAll(items, others) {
-  const told = judgeable(items);
-  const ps = [...told.map((one) => one.p), ...others];
-  holm(ps).slice(0, told.length).forEach((marked, n) => { told[n].marked = marked; });
-  return ps.length;
+  for (const [level, belongs] of [[LEVELS.steps, isStep], [LEVELS.rows, (one) => !isStep(one)]]) {
+    const told = judgeable(items).filter(belongs);
+    const ps = [...told, ...others.filter(belongs)].map((one) => one.p);
+    holm(ps, level).slice(0, told.length).forEach((marked, n) => { told[n].marked = marked; });
+  }
+  return judgeable(items).length + others.length;
 }
 
 /** The second's place of the same GPU, else its first of a GPU that the first session has not; as `precisionprobe report --compare` pairs them. */
@@ -179,8 +184,8 @@ function summary(items, { words, count }) {
   const told = judgeable(items);
   const beyond = told.filter((one) => one.marked);
   return element("p", { class: "summary", "data-comparisons": told.length, "data-beyond": beyond.length, "data-judged": count },
-    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure at 5 % over ${words}: where nothing differs, 1 time in 20 any is `
-    + `taken for more. ${items.length - told.length} values cannot be compared. `
+    `${beyond.length} of ${told.length} comparisons are more than noise, by Holm's procedure over ${words}, the whole step at 1 % and the others at 4 %: `
+    + `where nothing differs, 1 time in 20 any is taken for more. ${items.length - told.length} values cannot be compared. `
     + "Standard errors are of one session each: by how much two sessions of the same training differ by themselves is not in them.");
 }
 
@@ -247,7 +252,7 @@ async function draw(spot, pair, query, signal) {
   const judged = family(...all, keys);
   const { now } = judged;
   const items = compareAll(...now);
-  const count = markAll(items, whole ? judged.others.flatMap((one) => judgeable(compareAll(...one)).map(({ p }) => p)) : []);
+  const count = markAll(items, whole ? judged.others.flatMap((one) => judgeable(compareAll(...one))) : []);
   const chooseplaces = now.map((one, n) => placeChoice(wholes[n], all[n], one, (key) => choose(`at-${"ab"[n]}`, key)));
   const place = element("div");
   const over = { words: overWhat(judged, whole), count };

@@ -1,4 +1,4 @@
-// Whether a difference is more than noise: p of a difference over its standard error, of times by Student's t, and Holm's procedure over all of them.
+// Whether a difference is more than noise: p of a difference over its standard error, of times by Student's t, and Holm's procedure.
 
 const TINY = 1e-300;
 const PRECISE = 1e-15;
@@ -61,8 +61,8 @@ export function welch(a, b) {
   return both > 0 ? (a.stderr ** 2 + b.stderr ** 2) ** 2 / both : Infinity;
 }
 
-/** Holm's procedure: which of these p are more than noise, so that of values that do not differ at most one in 20 sets has any. */
-export function holm(ps, level = 0.05) {
+/** Holm's procedure: which of these p are more than noise, so that of sets of values that do not differ at most a share of `level` has any. */
+export function holm(ps, level) {
   const ordered = ps.map((p, n) => [p, n]).sort((a, b) => a[0] - b[0]);
   const marked = ps.map(() => false);
   for (const [rank, [p, n]] of ordered.entries()) {

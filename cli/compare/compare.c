@@ -350,13 +350,18 @@ static int compare_gpus(pp_comparison *c, bool *taken, pp_error *err)
 
 /* ---- marks ---- */
 
-/* All values that have a z, in one order. */
-static size_t list_values(const pp_comparison *c, pp_compared **ret)
+static size_t list_steps(const pp_comparison *c, pp_compared **ret)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n_gpus; i++)
         if (c->gpus[i].step.quantity && !isnan(c->gpus[i].step.z))
             ret[n++] = &c->gpus[i].step;
+    return n;
+}
+
+static size_t list_rows(const pp_comparison *c, pp_compared **ret)
+{
+    size_t n = 0;
     for (size_t i = 0; i < c->n_items; i++)
         for (size_t k = 0; k < c->items[i].n; k++)
             if (!isnan(c->items[i].values[k].z))
@@ -364,26 +369,39 @@ static size_t list_values(const pp_comparison *c, pp_compared **ret)
     return n;
 }
 
+/* Judged together, at a level of their own. */
+static int mark_family(pp_comparison *c, pp_compared **values, size_t n, double level,
+                       pp_error *err)
+{
+    PP_CLEANUP_FREE double *p = calloc(n + 1, sizeof *p);
+    PP_CLEANUP_FREE bool *marked = calloc(n + 1, sizeof *marked);
+    if (!p || !marked)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        p[i] = values[i]->p;
+    if (pp_significance_holm(p, n, level, marked) < 0)
+        return pp_error_nomem(err);
+    for (size_t i = 0; i < n; i++) {
+        values[i]->marked = marked[i];
+        c->marked += marked[i];
+    }
+    c->compared += n;
+    return 0;
+}
+
+/* Whether the whole step differs is asked first, and its answer must not hang on how many rows
+ * there are. */
 static int mark(pp_comparison *c, pp_error *err)
 {
     size_t n = c->n_gpus + 1;
     for (size_t i = 0; i < c->n_items; i++)
         n += c->items[i].n;
     PP_CLEANUP_FREE pp_compared **values = calloc(n, sizeof(pp_compared *));
-    PP_CLEANUP_FREE double *p = calloc(n, sizeof *p);
-    PP_CLEANUP_FREE bool *marked = calloc(n, sizeof *marked);
-    if (!values || !p || !marked)
+    if (!values)
         return pp_error_nomem(err);
-    c->compared = list_values(c, values);
-    for (size_t i = 0; i < c->compared; i++)
-        p[i] = values[i]->p;
-    if (pp_significance_holm(p, c->compared, PP_SIGNIFICANCE_LEVEL, marked) < 0)
-        return pp_error_nomem(err);
-    for (size_t i = 0; i < c->compared; i++) {
-        values[i]->marked = marked[i];
-        c->marked += marked[i];
-    }
-    return 0;
+    if (mark_family(c, values, list_steps(c, values), PP_SIGNIFICANCE_STEPS, err) < 0)
+        return -1;
+    return mark_family(c, values, list_rows(c, values), PP_SIGNIFICANCE_ROWS, err);
 }
 
 int pp_compare(const pp_training *training, const pp_training *other, pp_comparison *ret,

@@ -15,7 +15,7 @@ typedef struct pp_compared {
     double value, error, other, other_error; /**< in the unit, with their standard errors */
     double difference, difference_error;     /**< NaN: never made, as `reason` says */
     double z, p;
-    bool marked;        /**< more than noise, by all that is compared */
+    bool marked;        /**< more than noise, by all of its family */
     const char *reason; /**< why there is no difference, or no z; static, or ""; */
     char told[160];     /**< more of it, as both methods; "" */
 } pp_compared;

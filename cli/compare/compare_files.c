@@ -169,11 +169,10 @@ static void json_row(FILE *to, const cell row[static COLUMNS], size_t before)
 
 int pp_compare_json(FILE *to, const pp_comparison *c, pp_error *err)
 {
-    (void)fprintf(
-        to,
-        "{\"rule\": \"Holm\", \"level\": %g, \"compared\": %zu, \"more_than_noise\": %zu, "
-        "\"items\": [",
-        PP_SIGNIFICANCE_LEVEL, c->compared, c->marked);
+    (void)fprintf(to,
+                  "{\"rule\": \"Holm\", \"level\": %g, \"step_level\": %g, \"compared\": %zu, "
+                  "\"more_than_noise\": %zu, \"items\": [",
+                  PP_SIGNIFICANCE_LEVEL, PP_SIGNIFICANCE_STEPS, c->compared, c->marked);
     each_row(to, c, json_row);
     (void)fputs("\n]}\n", to);
     return ferror(to) ? pp_error_errno(err, "writing the comparison") : 0;

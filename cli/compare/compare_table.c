@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#define LEAST_P 1e-16 /* as on the page */
+
 enum {
     ONLY_LISTED = 20, /* names of layers that one training alone has */
     FEW_CAPTURES = 3, /* tell little of how captures differ */
@@ -214,17 +216,19 @@ static void print_step(FILE *to, const pp_compared_gpu *g)
     if (isnan(s->z))
         (void)fprintf(to, "; %s\n", s->reason);
     else
-        (void)fprintf(to, ", z %.1f: %s\n", s->z,
-                      s->marked ? "more than noise" : "no more than noise");
+        (void)fprintf(
+            to, s->p < LEAST_P ? "\n  z %.1f, p < %.0e: %s\n" : "\n  z %.1f, p %.2g: %s\n", s->z,
+            fmax(s->p, LEAST_P), s->marked ? "more than noise" : "no more than noise");
 }
 
 void pp_compare_table_print(FILE *to, const pp_comparison *c, bool all)
 {
-    (void)fprintf(
-        to,
-        "%s compared with %s: %zu of %zu values differ by more than noise\n"
-        "(*, by Holm's procedure: of pairs of equal trainings at most %.0f %% have one)\n",
-        c->training->name, c->other->name, c->marked, c->compared, 100 * PP_SIGNIFICANCE_LEVEL);
+    (void)fprintf(to,
+                  "%s compared with %s: %zu of %zu values differ by more than noise\n"
+                  "(*, by Holm's procedure: of pairs of equal trainings at most %.0f %% have one;\n"
+                  " another clock of the GPU, node or data makes a difference, too)\n",
+                  c->training->name, c->other->name, c->marked, c->compared,
+                  100 * PP_SIGNIFICANCE_LEVEL);
     for (size_t i = 0; i < c->n_gpus; i++) {
         print_gpus(to, &c->gpus[i]);
         print_captures(to, &c->gpus[i]);

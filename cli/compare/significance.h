@@ -5,8 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Among comparisons of what does not differ at all, the share in which anything is marked. */
-#define PP_SIGNIFICANCE_LEVEL 0.05
+/** Among comparisons of what does not differ at all, the share in which a whole step is marked. */
+#define PP_SIGNIFICANCE_STEPS 0.01
+
+/** The share in which a row's value is. */
+#define PP_SIGNIFICANCE_ROWS 0.04
+
+/** The most in which anything is. */
+#define PP_SIGNIFICANCE_LEVEL (PP_SIGNIFICANCE_STEPS + PP_SIGNIFICANCE_ROWS)
 
 /**
  * Marks those of n differences that are more than noise, by Holm's step-down procedure

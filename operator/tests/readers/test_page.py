@@ -481,10 +481,15 @@ COMPARED = """[...document.querySelectorAll("tr[data-row=compare]")].map((row) =
     ...Object.fromEntries(["difference", "z", "p"].map((name) => [name, row.querySelector(`[data-${name}]`)?.dataset[name]]))}))"""
 
 
-def holm(ps, level=0.05):
+def holm(ps, level):
     """How many of them are more than noise."""
     told = sorted(ps)
     return next((n for n, p in enumerate(told) if p > level / (len(told) - n)), len(told))
+
+
+def families(ps):
+    """[level, {key: p}] of what is judged together, by what stands last in each key: whole steps, and all else."""
+    return [(level, {key: p for key, p in ps.items() if (key[-1] in STEPS) == of_step}) for level, of_step in ((0.01, True), (0.04, False))]
 
 
 def tail(z, pieces=4000):
@@ -568,7 +573,7 @@ def test_what_is_more_than_noise_has_two_witnesses(served, page):
     ps = judged(Database(served, "sampling"), Database(served, VARIED))
     assert set(rows) == set(ps) and len(ps) > 100 and {*TIMES} < {key[-1] for key in ps}
     assert not [key for key, p in ps.items() if not math.isclose(float(rows[key]["p"]), p, rel_tol=1e-8)]
-    beyond = {key for key, p in adjusted(ps).items() if p <= 0.05}
+    beyond = {key for level, family in families(ps) for key, p in adjusted(family).items() if p <= level}
     assert {key for key, row in rows.items() if row["word"] != "no"} == beyond and 0 < len(beyond) < len(ps)
     report = [conftest.needed("PP_CLI"), "report", "--format=json", f"--compare={served.folders[VARIED]}", str(served.folders["sampling"])]
     told = json.loads(subprocess.run(report, capture_output=True, check=True, timeout=120).stdout)["items"]
@@ -600,7 +605,8 @@ def test_pairs_of_gpus_are_judged_together(served, browser, tmp_path):
         if one["p"] is not None:
             kind = "job" if one["quantity"] in STEPS else one["kind"]
             marks.setdefault(one["gpu_uuid"], {})[kind, one["layer"], one["phase"], one["quantity"]] = (one["more_than_noise"], one["p"])
-    own = {gpu: holm([p for _, p in rows.values()]) for gpu, rows in marks.items()}
+    own = {gpu: sum(holm(family.values(), level) for level, family in families({key: p for key, (_, p) in rows.items()}))
+           for gpu, rows in marks.items()}
     assert len(marks) == 2 and {gpu: sum(marked for marked, _ in rows.values()) for gpu, rows in marks.items()} != own
     pair = "&".join(f"{side}={quoted(f'local/{folder_.name}/run-{n}')}" for n, (side, folder_) in enumerate(zip("ab", folders), 1))
     with reported(browser, *folders) as one:
@@ -694,7 +700,7 @@ def test_the_pages_statistics(served, page):
     ts = [(n / 2, freedom) for n in range(25) for freedom in (2, 3, 4.5, 10, 57.3, 1000)]
     tails, students, marks = page.tab.evaluate("""async ([zs, ts, sets]) => {
         const { holm, normalP, studentP } = await import(new URL("statistics.js", location.href));
-        return [zs.map(normalP), ts.map(([t, freedom]) => studentP(t, freedom)), sets.map((ps) => holm(ps))];
+        return [zs.map(normalP), ts.map(([t, freedom]) => studentP(t, freedom)), sets.map((ps) => holm(ps, 0.05))];
     }""", [zs, ts, sets])
     assert not [(z, p) for z, p in zip(zs, tails) if not math.isclose(p, tail(z), rel_tol=1e-8)]
     assert not [(t, p) for t, p in zip(ts, students) if not math.isclose(p, student_tail(*t), rel_tol=1e-7)]
@@ -716,11 +722,13 @@ def test_a_comparison_is_what_sql_says(served, page):
     assert not differing(shown, lambda one: of(one["side"], one["row"])[one["column"]])
     rows = page.tab.evaluate(COMPARED)
     told = page.tab.evaluate("({...document.querySelector('.summary').dataset})")
-    ps = [float(row["p"]) for row in rows if row.get("p") is not None]
-    assert len(ps) == int(told["comparisons"]) > 100 and holm(ps) == int(told["beyond"]) > 0
-    assert ps == sorted(ps)
-    words = [row["word"] for row in rows if row.get("p") is not None]
-    assert "no" not in words[:holm(ps)] and set(words[holm(ps):]) == {"no"}
+    judged_rows = [row for row in rows if row.get("p") is not None]
+    ps = {(row["layer"], row["phase"], row["what"]): float(row["p"]) for row in judged_rows}
+    assert len(ps) == len(judged_rows) == int(told["comparisons"]) > 100 and list(ps.values()) == sorted(ps.values())
+    assert sum(holm(family.values(), level) for level, family in families(ps)) == int(told["beyond"]) > 0
+    for level, family in families(ps):
+        words = [row["word"] for row in judged_rows if (row["layer"], row["phase"], row["what"]) in family]
+        assert "no" not in words[:holm(family.values(), level)] and set(words[holm(family.values(), level):]) <= {"no"}
     for row in rows:
         a, b = (of(side, row) for side in "ab")
         alike = a and b and not any(a[name] and b[name] and a[name] != b[name] for name in ("method", "source", "basis"))
