@@ -4,6 +4,7 @@
 
 #include "cli/results/results.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /** Milliseconds of a step that are less than what a table shows. */
@@ -48,6 +49,15 @@ static inline bool pp_item_is_lengthened(const json_t *item)
     const json_t *least = json_object_get(item, "leastMillisecondsPerStep");
     const double ms = json_number_value(json_object_get(item, "millisecondsPerStep"));
     return json_is_number(least) && json_number_value(least) < 0.95 * ms;
+}
+
+/** A time in ms, with its standard error where that is known: "5.000±0.120". */
+static inline void pp_item_print_ms(FILE *to, const json_t *of, const char *ms, const char *error)
+{
+    const json_t *known = json_object_get(of, error);
+    (void)fprintf(to, "%.3f", json_number_value(json_object_get(of, ms)));
+    if (json_is_number(known))
+        (void)fprintf(to, "±%.3f", json_number_value(known));
 }
 
 /** Whether a metric (by its name in a spec) has a value of its own or of a group. */

@@ -81,17 +81,28 @@ static cost cost_of(const char *name, const json_t *rows)
     return c;
 }
 
+/* How sure the time of several phases together is nobody tells; of the costliest it is known. */
 static void print_time(FILE *to, const cost *c)
 {
+    static const char ms[] = "millisecondsPerStep", error[] = "millisecondsPerStepStandardError";
     const bool at_most = c->least_ms < NOTICEABLE * c->ms;
     (void)fprintf(to, "costliest layer: %s, %s%.1f %% of a step (", c->name,
                   at_most ? "at most " : "", 100 * c->share);
     if (at_most)
         (void)fprintf(to, "%.3f to %.3f ms", c->least_ms, c->ms);
-    else
+    else if (c->phases > 1)
         (void)fprintf(to, "%.3f ms", c->ms);
+    else {
+        pp_item_print_ms(to, c->most, ms, error);
+        (void)fputs(" ms", to);
+    }
     if (c->phases > 1)
         (void)fprintf(to, ", most of it %s", pp_results_text(c->most, "phase"));
+    if (c->phases > 1 && !at_most && json_is_number(json_object_get(c->most, error))) {
+        (void)fputs(": ", to);
+        pp_item_print_ms(to, c->most, ms, error);
+        (void)fputs(" ms", to);
+    }
     (void)fputc(')', to);
 }
 

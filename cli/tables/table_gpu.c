@@ -1,6 +1,6 @@
 #include "cli/tables/table_gpu.h"
 
-#include "cli/results/results.h"
+#include "cli/results/items.h"
 #include "cli/tables/amounts.h"
 #include "common/metric.h"
 
@@ -65,11 +65,18 @@ static void print_achieved(FILE *to, const json_t *job)
     }
 }
 
-static void print_steps(FILE *to, const json_t *count, const json_t *ms)
+static void print_ms(FILE *to, const json_t *gpu, const char *ms, const char *error)
 {
-    (void)fprintf(to, "%lld steps", (long long)json_integer_value(count));
-    if (json_is_number(ms))
-        (void)fprintf(to, " of %.3f ms", json_number_value(ms));
+    if (!json_is_number(json_object_get(gpu, ms)))
+        return;
+    (void)fputs(" of ", to);
+    pp_item_print_ms(to, gpu, ms, error);
+    (void)fputs(" ms", to);
+}
+
+static long long count_of(const json_t *gpu, const char *steps)
+{
+    return (long long)json_integer_value(json_object_get(gpu, steps));
 }
 
 static void print_idle(FILE *to, double share)
@@ -92,12 +99,12 @@ static void print_captures(FILE *to, const json_t *gpu)
 static void print_counted(FILE *to, const json_t *gpu)
 {
     const json_t *idle = json_object_get(gpu, "countedIdleShare");
-    print_steps(to, json_object_get(gpu, "countedSteps"), json_object_get(gpu, "countedStepMs"));
+    (void)fprintf(to, "%lld steps", count_of(gpu, "countedSteps"));
+    print_ms(to, gpu, "countedStepMs", "countedStepMsStandardError");
     if (json_is_number(idle))
         print_idle(to, json_number_value(idle));
-    (void)fprintf(to, "; %lld more were marked, of %.3f ms",
-                  (long long)json_integer_value(json_object_get(gpu, "steps")),
-                  json_number_value(json_object_get(gpu, "stepMs")));
+    (void)fprintf(to, "; %lld more were marked,", count_of(gpu, "steps"));
+    print_ms(to, gpu, "stepMs", "stepMsStandardError");
     print_captures(to, gpu);
 }
 
@@ -105,7 +112,8 @@ static void print_marked(FILE *to, const json_t *gpu)
 {
     const json_t *gap = json_object_get(gpu, "gapNs");
     const double steps = json_number_value(json_object_get(gpu, "stepNs"));
-    print_steps(to, json_object_get(gpu, "steps"), json_object_get(gpu, "stepMs"));
+    (void)fprintf(to, "%lld steps", count_of(gpu, "steps"));
+    print_ms(to, gpu, "stepMs", "stepMsStandardError");
     if (json_is_number(gap) && steps > 0)
         print_idle(to, json_number_value(gap) / steps);
     print_captures(to, gpu);

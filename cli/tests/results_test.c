@@ -11,10 +11,11 @@
 
 #define MS INT64_C(1000000)
 
-/* Two steps; `known`: with the busy times that kernel records give. */
+/* Two steps; `known`: with how sure times are, and the busy times that kernel records give. */
 static json_t *results(bool known)
 {
     const char *why = known ? NULL : "another CUPTI client";
+    const pp_time_error error = known ? (pp_time_error){1e5, 9} : (pp_time_error){NAN, NAN};
     pp_estimates_item items[] = {
         {.kind = PP_ITEM_LAYER,
          .phase = PP_PHASE_RECOMPUTE,
@@ -22,6 +23,7 @@ static json_t *results(bool known)
          .type = (char *)(uintptr_t) "Linear",
          .calls = 3,
          .total_ns = 8 * MS,
+         .step_error = error,
          .least_ns = known ? 6 * MS : -1,
          .share = 0.8,
          .busy_ns = known ? 3 * MS : -1,
@@ -48,6 +50,7 @@ static json_t *results(bool known)
                             .last_step_ns = 4500 * MS,
                             .step_count = 2,
                             .step_mean_ns = 5e6,
+                            .step_error = error,
                             .step_ns = 10 * MS,
                             .gap_ns = known ? 7 * MS : -1,
                             .items = items,
@@ -124,7 +127,7 @@ static void known_times_are_shown(void **state)
           "\"layer\",\"bot.0\",\"Linear\",\"recompute\",0,3,8000000,4,3,0.8,3000000,1.5,0.625,");
     holds(csv, "\"data\",\"\",\"\",\"data\",,0,2000000001,1000,,0.2,0,0,1,");
     holds(table,
-          "2 steps of 5.000 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s\n");
+          "2 steps of 5.000±0.100 ms, in 70.0% of which no kernel ran, in 2 captures over 3.5 s\n");
     holds(table,
           "bot.0                    Linear recompute    1.50    ≤4.000  80.0%     1.500  ≤62.5%\n");
     holds(table,

@@ -91,6 +91,22 @@ def test_a_run_that_is_still_written(tmp_path):
     assert report(at) == (1, "", f"precisionprobe: {at} is no folder of results: there is no results.json in it\n")
 
 
+def test_how_sure_times_are_where_that_is_known(tmp_path):
+    def of(phases, errors, **more):
+        known = {"millisecondsPerStepStandardError": 0.25} if errors else {}
+        rows = [{"kind": "layer", "layer": "a", "type": "Linear", "phase": phase, "share": 0.3, "millisecondsPerStep": ms, **known} for phase, ms in phases]
+        told = {"gpu": "GPU-a", "steps": 60, "stepMs": 10.0, "items": rows, **({"stepMsStandardError": 0.5} if errors else {}), **more}
+        return report(folder.write(tmp_path / "results", {**folder.RESULTS, "gpus": [told]}))[1]
+
+    one, both = [("forward", 3.0)], [("forward", 3.0), ("backward", 4.0)]
+    assert "\nGPU-a: 60 steps of 10.000±0.500 ms\ncostliest layer: a, 30.0 % of a step (3.000±0.250 ms); " in of(one, True)
+    assert "\nGPU-a: 60 steps of 10.000 ms\ncostliest layer: a, 30.0 % of a step (3.000 ms); " in of(one, False)
+    assert "% of a step (7.000 ms, most of it backward: 4.000±0.250 ms); " in of(both, True)
+    assert "% of a step (7.000 ms, most of it backward); " in of(both, False)
+    counted = of(one, True, countedSteps=200, countedStepMs=9.0, countedStepMsStandardError=0.125)
+    assert "\nGPU-a: 200 steps of 9.000±0.125 ms; 60 more were marked, of 10.000±0.500 ms\n" in counted
+
+
 @pytest.mark.parametrize("number", ["0", "21", "x", "", "3x", "-1", "99999999999999999999"])
 def test_wrong_numbers(number):
     code, _, why = report(f"--kernels={number}", "nowhere")

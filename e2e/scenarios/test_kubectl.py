@@ -403,7 +403,7 @@ def test_a_training(trainings, plugin):
     session.follow(240)
     status, table, why = plugin("report", *namespaced(SERVICES), "told")
     assert status == 0, why
-    assert re.search(r"^costliest layer: \S+, [\d.]+ % of a step \([\d.]+ ms, most of it (for|back)ward\); ", table, re.M)
+    assert re.search(r"^costliest layer: \S+, [\d.]+ % of a step \([\d.]+ ms, most of it (for|back)ward: [\d.]+±[\d.]+ ms\); ", table, re.M)
     assert "held out and predicted: " in table or " of layers" in table
     status, text, _ = plugin("report", *namespaced(SERVICES), "told", "--format=json")
     rows = world.database.rows("SELECT DISTINCT layer, phase, ms_per_step::float8 AS ms FROM result_detail WHERE kind = 'layer' AND session = 'told'")
