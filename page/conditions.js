@@ -28,7 +28,7 @@ function table(conditions) {
   const plain = (name, title) => ({ name, title, cell: (one) => one[name] ?? gap() });
   const columns = [plain("type", "Condition"), plain("status", "Status"), plain("reason", "Reason"), plain("message", "Message"),
     { name: "since", title: "Since", cell: (one) => moment(one.last_transition_time) }];
-  return scrolling("Conditions", drawn(columns, conditions, { name: null }, { caption: "As the ProfileSession has them", head: "type",
+  return scrolling("Conditions", drawn(columns, conditions, { name: null }, { caption: "As the session has them", head: "type",
     attributes: (one) => ({ "data-row": "condition", "data-type": one.type, "data-status": one.status }) }));
 }
 

@@ -12,16 +12,15 @@ import { layerTable } from "./layers.js";
 import { moreSection } from "./more.js";
 import { chosen, enoughFor, placeChoice, places } from "./places.js";
 import { qualityTable } from "./quality.js";
+import { momentOf, OVER } from "./sessions.js";
 import { choose, link, read } from "./state.js";
 import { timelinePart } from "./timeline.js";
-import { gap, moment } from "./values.js";
-
-const OVER = ["Succeeded", "Failed"];
+import { gap } from "./values.js";
 
 function title(one, opened) {
   return [element("h1", {}, one.session),
     facts([["Namespace", one.namespace], ["Phase", element("strong", { class: `phase ${one.session_phase}` }, one.session_phase)],
-      ["Method", one.method || gap()], ["First step", moment(one.first_step)], ["Last step", moment(one.last_step)], ["Finished", moment(one.finished_at)],
+      ["Method", one.method || gap()], ["First step", momentOf(one, "first_step")], ["Last step", momentOf(one, "last_step")], ["Finished", momentOf(one, "finished_at")],
       ["Pods", String(one.pods.length)]]), ...conditionsOf(one.conditions, opened),
     element("p", { class: "links" },
       element("a", { href: link(["compare"], { namespace: one.namespace, b: [one.namespace, one.session, one.session_uid].join("/") }) }, "Compare it with an earlier session"), " · ",

@@ -14,6 +14,10 @@ export function named(text) {
   return namespace && session ? { namespace, session, session_uid: session_uid || "" } : null;
 }
 
+export const OVER = ["Succeeded", "Failed"];
+/** When something of a session was; what has not come yet comes while it runs, and no more. */
+export const momentOf = (one, name) => moment(one[name], OVER.includes(one.session_phase) ? "none is known" : undefined);
+
 /** How one is called in a list to choose from. */
 export const labelOf = (one) => [`${one.namespace}/${one.session}`, (one.created_at ?? "").slice(0, 19)].filter(Boolean).join(", ");
 
@@ -36,7 +40,7 @@ const workloads = (one) => one.workloads.map((told) => `${told.kind} ${told.name
 
 function table(items, chosen, onchange, kept) {
   const plain = (name, title) => ({ name, title, cell: (one) => one[name] ?? "", order: (one) => one[name] });
-  const time = (name, title) => ({ name, title, cell: (one) => moment(one[name]), order: (one) => one[name] });
+  const time = (name, title) => ({ name, title, cell: (one) => momentOf(one, name), order: (one) => one[name] });
   const columns = [
     { name: "choose", title: "Choose", cell: (one) => element("input", { type: "checkbox", "aria-label": `choose ${one.session}`, checked: chosen.has(nameOf(one)),
       onchange: (event) => onchange(one, event.target.checked) }) },

@@ -117,8 +117,8 @@ export function sum(rows, column, unit, most = false) {
 export const markedStep = (row) => (row.marked_steps > 0 && row.step_ns !== null
   ? quotient(row.step_ns / 1e6 / row.marked_steps, "step_ns / 1e6 / marked_steps", "", row.step_ms_stderr) : gap("no step was marked"));
 
-export function moment(told) {
-  if (!told) return gap("not yet");
+export function moment(told, lacking = "not yet") {
+  if (!told) return gap(lacking);
   return element("time", { datetime: told, title: told }, told.slice(0, 19).replace("T", " ") + " UTC");
 }
 

@@ -367,6 +367,17 @@ int pp_results_name(const char *from, char folder[PATH_MAX], char name[NAME_MAX 
     return 0;
 }
 
+/* Results of earlier releases do not say why. */
+const char *pp_results_unsampled(const json_t *results)
+{
+    const char *why = pp_results_text(results, "unsampled");
+    if (*why)
+        return why;
+    return json_array_size(json_object_get(results, "gpus")) > 0
+               ? NULL
+               : "no optimizer stepped in a process with torch, or it ended too soon";
+}
+
 bool pp_results_lack_layers(const json_t *results)
 {
     size_t i, k;

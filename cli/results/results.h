@@ -38,6 +38,9 @@ int pp_results_read(const char *from, json_t **ret, pp_error *err);
 int pp_results_name(const char *from, char folder[PATH_MAX], char name[NAME_MAX + 1],
                     pp_error *err);
 
+/** Why no step was sampled, as far as the results tell; NULL where some was. Borrowed from them. */
+const char *pp_results_unsampled(const json_t *results);
+
 /** Whether steps were sampled and no layer in them. */
 bool pp_results_lack_layers(const json_t *results);
 

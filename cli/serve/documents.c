@@ -1,5 +1,6 @@
 #include "cli/serve/documents.h"
 
+#include "cli/results/results.h"
 #include "cli/serve/document_rows.h"
 #include "cli/serve/document_timeline.h"
 #include "common/cleanup.h"
@@ -33,10 +34,14 @@ static bool has_batches(const char *folder)
 
 /* ---- sessions ---- */
 
+/* As a session on a cluster that no step came of. */
+static const char no_step[] = "NoStepSampled";
+
 static json_t *head(const one *o)
 {
+    const bool failed = pp_results_unsampled(o->training->results) != NULL;
     return json_pack("{s:s, s:s, s:s, s:s}", "namespace", "local", "session", o->training->name,
-                     "session_uid", o->uid, "session_phase", "Succeeded");
+                     "session_uid", o->uid, "session_phase", failed ? "Failed" : "Succeeded");
 }
 
 static const json_t *moment(const one *o, const char *key)
@@ -74,6 +79,8 @@ static json_t *session_head(const one *o)
                                 json_is_string(told) ? json_deep_copy(told) : json_null()) < 0)
             return NULL;
     }
+    if (made && pp_results_unsampled(o->training->results))
+        (void)json_object_set_new(made, "reason", json_string(no_step));
     if (made &&
         (json_object_set_new(made, "first_step", edge_of_steps(o, "firstStepNs", true)) < 0 ||
          json_object_set_new(made, "last_step", edge_of_steps(o, "lastStepNs", false)) < 0)) {
@@ -81,6 +88,20 @@ static json_t *session_head(const one *o)
         return NULL;
     }
     return made;
+}
+
+/* Why it failed; null where it did not. */
+static json_t *conditions_of(const one *o)
+{
+    const char *why = pp_results_unsampled(o->training->results);
+    const json_t *finished = moment(o, "finished");
+    PP_CLEANUP_JSON json_t *message =
+        why ? json_sprintf("no step was sampled: %s", why) : json_null();
+    if (!why || !message)
+        return json_null();
+    return json_pack("[{s:s, s:s, s:s, s:O, s:O?}]", "type", "Failed", "status", "True", "reason",
+                     no_step, "message", message, "last_transition_time",
+                     json_is_string(finished) ? finished : NULL);
 }
 
 static json_t *list_sessions(const pp_documents *all)
@@ -114,6 +135,7 @@ static json_t *session(const one *o, pp_error *err)
                              o->training->name, "pod_name", o->training->name, "pod_uid", o->uid,
                              "processes", processes);
     (void)json_object_set_new(made, "pods", pods);
+    (void)json_object_set_new(made, "conditions", conditions_of(o));
     return made;
 }
 

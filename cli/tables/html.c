@@ -305,7 +305,7 @@ static void write_gpu(FILE *to, const json_t *gpu, bool layers)
 
 static void write_training(FILE *to, const pp_training *t)
 {
-    const char *why = pp_results_text(t->results, "unsampled");
+    const char *why = pp_results_unsampled(t->results);
     const bool layers = strcmp(pp_results_text(t->results, "method"), "Job") != 0;
     size_t i;
     json_t *gpu;
@@ -313,14 +313,14 @@ static void write_training(FILE *to, const pp_training *t)
     (void)fputs("<section>\n<h2>", to);
     pp_html_text(to, t->name);
     (void)fputs("</h2>\n", to);
-    if (*why || json_array_size(field(t->results, "gpus")) == 0) {
+    if (why) {
         (void)fputs("<p>No step was sampled. ", to);
         pp_html_text(to, why);
         (void)fputs("</p>\n", to);
     }
     json_array_foreach(field(t->results, "gpus"), i, gpu)
     {
-        if (!*why || *pp_results_text(gpu, "gpu"))
+        if (!why || *pp_results_text(gpu, "gpu"))
             write_gpu(to, gpu, layers);
     }
     if (lines_begin(&l)) {

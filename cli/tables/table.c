@@ -310,14 +310,6 @@ static void print_gpu(FILE *to, const json_t *gpu, bool layers, const pp_table_v
     print_others(to, json_object_get(gpu, "device"));
 }
 
-/* Results of earlier releases do not say why. */
-static void print_none(FILE *to, const char *why)
-{
-    (void)fprintf(to, "precisionprobe: no step was sampled: %s\n",
-                  *why ? why
-                       : "no optimizer stepped in a process with torch, or it ended too soon");
-}
-
 /* Once more, where somebody at a terminal looks: the first lines are out of sight by now. */
 static void print_headlines(FILE *to, const json_t *results)
 {
@@ -333,12 +325,12 @@ void pp_table_print(const json_t *results, FILE *to, const pp_table_view *view)
     json_t *gpu;
     const bool layers =
         strcmp(pp_results_text(results, "method"), pp_method_spec_name(PP_METHOD_JOB)) != 0;
-    const char *why = pp_results_text(results, "unsampled");
-    if (*why || json_array_size(json_object_get(results, "gpus")) == 0)
-        print_none(to, why);
+    const char *why = pp_results_unsampled(results);
+    if (why)
+        (void)fprintf(to, "precisionprobe: no step was sampled: %s\n", why);
     json_array_foreach(json_object_get(results, "gpus"), i, gpu)
     {
-        if (!*why || *pp_results_text(gpu, "gpu"))
+        if (!why || *pp_results_text(gpu, "gpu"))
             print_gpu(to, gpu, layers, view);
     }
     pp_table_pattern_print(to, results);

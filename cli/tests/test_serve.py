@@ -97,6 +97,19 @@ def test_sessions(at):
     assert one["session_uid"] == "run-2" and one["created_at"] == RESULTS["started"] and one["pods"][0]["processes"] == [0]
 
 
+def test_a_run_without_a_sampled_step(tmp_path):
+    """It has failed, as such a session on a cluster, and says why."""
+    why = "no Python that it started imported torch"
+    told = folder.write(tmp_path / "none", {**folder.RESULTS, "sampledSteps": 0, "unsampled": why})
+    with serving("--serve=0", told, folder.write(tmp_path / "some", RESULTS)) as one:
+        assert [(row["session"], row["session_phase"], row.get("reason")) for row in document(one, "sessions")["items"]] == [
+            ("none", "Failed", "NoStepSampled"), ("some", "Succeeded", None)]
+        assert document(one, "namespaces/local/sessions/none")["conditions"] == [
+            {"type": "Failed", "status": "True", "reason": "NoStepSampled", "message": f"no step was sampled: {why}",
+             "last_transition_time": folder.RESULTS["finished"]}]
+        assert document(one, "namespaces/local/sessions/some")["conditions"] is None
+
+
 def test_layers_are_those_of_the_report(at, place):
     done = subprocess.run([os.environ["PP_CLI"], "report", "--format=json", str(place)], capture_output=True, check=True, timeout=60)
     told = items(at, "layers")

@@ -421,6 +421,21 @@ def reported(browser, *folders):
             assert child.wait(30) == 0
 
 
+def test_a_run_that_measured_nothing_says_why(served, browser, tmp_path):
+    told = json.loads((served.folders["h200"] / "results.json").read_text())
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none/results.json").write_text(json.dumps({**told, "gpus": [], "sampledSteps": 0, "unsampled": "no Python that it started imported torch"}))
+    with reported(browser, tmp_path / "none") as one:
+        one.show("session/local/none", "text=It has no results.")
+        assert one.tab.inner_text("[data-wrong=Failed]") == "It has failed: no step was sampled: no Python that it started imported torch (NoStepSampled)"
+        assert one.tab.inner_text(".phase") == "Failed"
+        lacking = [gap.get_attribute("title") for gap in one.tab.query_selector_all(".facts .gap")]
+        assert lacking == ["none is known", "none is known"]
+        one.show("sessions", READY["sessions"])
+        row = one.tab.inner_text("tr[data-row=session]")
+        assert "NoStepSampled" in row and "not yet" not in row
+
+
 def test_values_of_groups_are_drawn_and_sorted(served, browser, tmp_path):
     """Where a layer has none of its own; they are called the group's."""
     told = json.loads((served.folders["h200"] / "results.json").read_text())
