@@ -305,6 +305,20 @@ static int help(FILE *to, int status)
     return status;
 }
 
+static int refuse(const char *verb)
+{
+    static const char *const of_plugin[] = {"doctor", "open", "pattern", "start", "status"};
+    for (size_t i = 0; i < sizeof of_plugin / sizeof *of_plugin; i++) {
+        if (strcmp(verb, of_plugin[i]) != 0)
+            continue;
+        (void)fprintf(stderr, "precisionprobe: %s is of a cluster: kubectl precisionprobe %s\n",
+                      verb, verb);
+        return EXIT_FAILURE;
+    }
+    (void)fprintf(stderr, "precisionprobe: unknown command %s\n", verb);
+    return help(stderr, EXIT_FAILURE);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -330,10 +344,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].call(argc - 1, argv + 1);
     }
-    if (strcmp(argv[1], "--help") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return help(stdout, EXIT_SUCCESS);
     if (strcmp(argv[1], "--version") == 0)
         return printf("precisionprobe " PP_VERSION "\n") < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
-    (void)fprintf(stderr, "precisionprobe: unknown command %s\n", argv[1]);
-    return help(stderr, EXIT_FAILURE);
+    return refuse(argv[1]);
 }

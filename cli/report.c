@@ -214,10 +214,21 @@ static int fetch_one(const char *path, const pp_report_options *options, opened 
     return options->fetch(options->user, path, options->depth, &o->results, err);
 }
 
+/* A number behind --kernels is taken for a folder: the option's value is optional. */
+static int tell_kernels(const char *path, pp_error *err)
+{
+    const pp_error why = *err;
+    if (!*path || path[strspn(path, "0123456789")])
+        return -1;
+    return pp_error_set(err, why.code, "%s. A number of kernels goes as --kernels=%s", why.message,
+                        path);
+}
+
 static int read_one(const char *path, const pp_report_options *options, opened *o, pp_error *err)
 {
-    if (pp_results_name(path, o->folder, o->name, err) < 0 ||
-        pp_results_read(path, &o->results, err) < 0)
+    if (pp_results_name(path, o->folder, o->name, err) < 0)
+        return options->kernels > 0 ? tell_kernels(path, err) : -1;
+    if (pp_results_read(path, &o->results, err) < 0)
         return -1;
     if (options->depth > 0 && pp_results_fold(o->results, options->depth, err) < 0)
         return -1;

@@ -66,9 +66,10 @@ int pp_format_tell(const pp_format *f, const char *text, json_t *told, pp_error 
     (void)snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : 0, text);
     list(f, known, sizeof known);
     const pp_told_field *field = field_of(f, name);
+    if (!*known)
+        return pp_error_field(err, "--set", "is not of %s, which needs nothing told", f->name);
     if (!equals || !field)
-        return pp_error_field(err, "--set", "must be NAME=VALUE, NAME one of %s",
-                              *known ? known : "none: this format takes none");
+        return pp_error_field(err, "--set", "must be NAME=VALUE, NAME one of %s", known);
     if (!is_of(field->type, equals + 1))
         return pp_error_field(err, "--set", "%s must be %s", name, types[field->type]);
     if (json_object_get(told, name))

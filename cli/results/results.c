@@ -284,6 +284,14 @@ static int tell_missing(const char *from, pp_error *err)
                            : pp_error_errno(err, "%s", from);
 }
 
+/* Of a file that is no JSON. */
+static int tell_foreign(pp_error *err)
+{
+    const pp_error why = *err;
+    return pp_error_set(err, why.code,
+                        "%s. It is no folder of results, nor the results.json of one", why.message);
+}
+
 /* Of a folder without results.json. */
 static int tell_without(const char *folder, pp_error *err)
 {
@@ -311,7 +319,7 @@ int pp_results_read(const char *from, json_t **ret, pp_error *err)
     if (!file && access(path, F_OK) < 0)
         return tell_without(from, err);
     if (read_json(path, ret, err) < 0)
-        return -1;
+        return file && err->code == PP_ERR_INVALID ? tell_foreign(err) : -1;
     if (json_is_array(json_object_get(*ret, "items"))) {
         PP_CLEANUP_JSON json_t *rows = *ret;
         *ret = NULL;

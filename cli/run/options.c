@@ -198,11 +198,22 @@ int pp_kernels_option_parse(const char *text, int *ret, pp_error *err)
     return 0;
 }
 
+static int refuse_metric(const char *text, pp_error *err)
+{
+    char names[300] = "";
+    for (int m = 0; m < PP_METRIC_COUNT; m++) {
+        const size_t n = strlen(names);
+        (void)snprintf(names + n, sizeof names - n, "%s%s", m ? ", " : "",
+                       pp_metric_get((pp_metric)m)->spec_name);
+    }
+    return pp_error_field(err, "--metric", "must be one of %s, not %s", names, text);
+}
+
 static int add_metric(pp_run_options *out, const char *text, pp_error *err)
 {
     pp_metric metric;
     if (pp_metric_from_name(text, &metric) < 0)
-        return pp_error_field(err, "--metric", "no such metric: %s", text);
+        return refuse_metric(text, err);
     out->solution.metrics |= 1U << metric;
     return 0;
 }
@@ -331,7 +342,10 @@ int pp_run_options_parse(int argc, char **argv, pp_run_options *ret, pp_error *e
     PP_CLEANUP_FREE char *text = json_dumps(settings, JSON_COMPACT);
     if (!text)
         return pp_error_nomem(err);
-    return pp_settings_parse(text, strlen(text), &ret->settings, err);
+    const int parsed = pp_settings_parse(text, strlen(text), &ret->settings, err);
+    if (parsed < 0 && strcmp(err->field, "phases") == 0)
+        (void)snprintf(err->field, sizeof err->field, "--phase"); /* as it is called here */
+    return parsed;
 }
 
 void pp_run_options_free(pp_run_options *options)

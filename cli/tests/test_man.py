@@ -74,6 +74,17 @@ def test_version_is_the_projects():
     assert (told.returncode, told.stdout) == (0, f"precisionprobe {version}\n")
 
 
+def test_help_is_a_command_too():
+    asked = [run(os.environ["PP_CLI"], word) for word in ("help", "--help")]
+    assert asked[0].returncode == 0 and asked[0].stdout == asked[1].stdout != "" and asked[0].stderr == ""
+
+
+@pytest.mark.parametrize("verb", ["doctor", "open", "pattern", "start", "status"])
+def test_commands_of_the_plugin_are_named(verb):
+    told = run(os.environ["PP_CLI"], verb)
+    assert (told.returncode, told.stderr) == (1, f"precisionprobe: {verb} is of a cluster: kubectl precisionprobe {verb}\n")
+
+
 def test_unknown_commands():
     told = run(os.environ["PP_CLI"], "frob")
     assert told.returncode == 1 and "unknown command frob\n" in told.stderr and "run --help" in told.stderr

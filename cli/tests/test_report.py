@@ -91,6 +91,16 @@ def test_a_run_that_is_still_written(tmp_path):
     assert report(at) == (1, "", f"precisionprobe: {at} is no folder of results: there is no results.json in it\n")
 
 
+def test_what_is_no_results(tmp_path):
+    at = results(tmp_path)
+    (at / "layers.csv").write_text("gpu,kind\n")
+    assert report(at / "layers.csv")[2] == (f"precisionprobe: {at}/layers.csv: not JSON: line 1: invalid token near 'gpu'. "
+                                            "It is no folder of results, nor the results.json of one\n")
+    assert report("--kernels", "3", at)[2] == (
+        'precisionprobe: there is no file or folder "3": No such file or directory. A number of kernels goes as --kernels=3\n')
+    assert report("--kernels", "nowhere")[2] == 'precisionprobe: there is no file or folder "nowhere": No such file or directory\n'
+
+
 def test_how_sure_times_are_where_that_is_known(tmp_path):
     def of(phases, errors, **more):
         known = {"millisecondsPerStepStandardError": 0.25} if errors else {}

@@ -167,7 +167,8 @@ static int check(const pp_settings *s, pp_error *err)
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
             found = found || strcmp(s->phases.items[i], known[k]) == 0;
         if (!found)
-            return pp_error_field(err, "phases", "no such phase: %s", s->phases.items[i]);
+            return pp_error_field(err, "phases", "must be Forward, Backward or Optimizer, not %s",
+                                  s->phases.items[i]);
     }
     return 0;
 }
