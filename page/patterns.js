@@ -12,7 +12,11 @@ const SURE = 2; // standard errors by which a bound leads (docs/patterns.md)
 const NOT_KNOWN = "its results do not tell";
 const boundOf = (one) => one.bound ?? gap(NOT_KNOWN);
 
-const sure = (one) => (one.lead === null || !one.bound || one.bound === "Unknown" ? "too little was measured"
+const TOO_LITTLE = "too little was measured";
+const isUnknown = (one) => one.bound === "Unknown"; // which leads nothing, though it has all of the step
+const leadOf = (one) => (isUnknown(one) ? gap(TOO_LITTLE) : estimate(one, "lead", "lead_stderr", "share of 1", TOO_LITTLE));
+
+const sure = (one) => (one.lead === null || !one.bound || isUnknown(one) ? TOO_LITTLE
   : one.lead_stderr === null ? "how sure is not known" : one.lead > SURE * one.lead_stderr ? "sure" : "the next one may be it as well");
 
 const millis = (one, column) => value(one, column, "ns", "not measured");
@@ -31,7 +35,7 @@ function listTable(items) {
       order: (one) => one.workload_name },
     { name: "namespace", title: "Namespace", cell: (one) => one.namespace, order: (one) => one.namespace },
     { name: "bound", title: "Bound by", cell: boundOf, order: (one) => one.bound },
-    { name: "lead", title: "Leads by", number: true, cell: (one) => estimate(one, "lead", "lead_stderr", "share of 1", "too little was measured"), order: (one) => one.lead },
+    { name: "lead", title: "Leads by", number: true, cell: leadOf, order: (one) => (isUnknown(one) ? null : one.lead) },
     { name: "sure", title: "How sure", cell: sure, order: sure },
     { name: "step_ns", title: "A step", number: true, cell: (one) => estimate(one, "step_ns", "step_ns_stderr", "ns", "not measured"), order: (one) => one.step_ns },
     { name: "idle", title: "Idle", number: true, cell: (one) => estimate(one, "idle", "idle_stderr", "share of 1", "kernels were not recorded"), order: (one) => one.idle },
@@ -85,7 +89,7 @@ function metricTable(rows) {
 export async function showPattern(main, namespace, name, signal) {
   const one = await readPattern(namespace, name, signal);
   const head = element("div", attributes(one), facts([["Namespace", one.namespace], ["Bound by", element("strong", {}, boundOf(one))],
-    ["Leads by", estimate(one, "lead", "lead_stderr", "share of 1", "too little was measured")], ["How sure", sure(one)],
+    ["Leads by", leadOf(one)], ["How sure", sure(one)],
     ["A step", estimate(one, "step_ns", "step_ns_stderr", "ns", "not measured")], ["From step to step", millis(one, "step_sd_ns")],
     ["Idle", estimate(one, "idle", "idle_stderr", "share of 1", "kernels were not recorded")], ["GPU", one.gpu_model || gap("not known")], ["Sessions", value(one, "sessions")], ["GPUs", value(one, "gpus")],
     ["Steps", value(one, "steps")], ["Models", one.models.map((model) => model.class).filter(Boolean).join(", ") || gap("not known")], ["Last", moment(one.last_finished)]]));

@@ -386,6 +386,18 @@ const char *pp_results_unsampled(const json_t *results)
                : "no optimizer stepped in a process with torch, or it ended too soon";
 }
 
+bool pp_results_have_gpu(const json_t *results)
+{
+    size_t i;
+    const json_t *gpu;
+    json_array_foreach(json_object_get(results, "gpus"), i, gpu)
+    {
+        if (*pp_results_text(gpu, "gpu"))
+            return true;
+    }
+    return false;
+}
+
 bool pp_results_lack_layers(const json_t *results)
 {
     size_t i, k;

@@ -41,6 +41,9 @@ int pp_results_name(const char *from, char folder[PATH_MAX], char name[NAME_MAX 
 /** Why no step was sampled, as far as the results tell; NULL where some was. Borrowed from them. */
 const char *pp_results_unsampled(const json_t *results);
 
+/** Whether any is of a GPU: a training on the CPU has times alone. */
+bool pp_results_have_gpu(const json_t *results);
+
 /** Whether steps were sampled and no layer in them. */
 bool pp_results_lack_layers(const json_t *results);
 

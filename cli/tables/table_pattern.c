@@ -64,22 +64,9 @@ static void print_bounds(FILE *to, const json_t *bounds)
     (void)fputs("\n", to);
 }
 
-/* A training on the CPU has no GPU that anything could bound. */
-static bool has_gpu(const json_t *results)
-{
-    size_t i;
-    const json_t *gpu;
-    json_array_foreach((json_t *)(uintptr_t)json_object_get(results, "gpus"), i, gpu)
-    {
-        if (*pp_results_text(gpu, "gpu"))
-            return true;
-    }
-    return false;
-}
-
 void pp_table_pattern_print(FILE *to, const json_t *results)
 {
     const json_t *bounds = json_object_get(json_object_get(results, "pattern"), "bounds");
-    if (bounds && has_gpu(results))
+    if (bounds && pp_results_have_gpu(results)) /* else there is none that anything could bound */
         print_bounds(to, bounds);
 }

@@ -83,7 +83,7 @@ void pp_table_waits_print(FILE *to, const json_t *results)
     }
     if (ms >= 0)
         (void)fprintf(to, "host waits: elsewhere: %.3f ms of a step\n", ms);
-    if (json_array_size(calls) > 0)
+    if (json_array_size(calls) > 0 && pp_results_have_gpu(results))
         (void)fputs("(the GPU works while the host waits for it: what that costs is host "
                     "synchronization in \"bound by\")\n",
                     to);

@@ -84,6 +84,7 @@ static void test_sums(void **state)
     check_near(number(item, "shareOfSteps"), 1);
     check_near(number(item, "millisecondsPerStep"), 2);
     check_near(number(other, "shareOfSteps"), 0.05);
+    assert_int_equal(json_object_set_new(results, "gpus", json_pack("[{s:s}]", "gpu", "GPU-a")), 0);
     char *text = printed(results);
     assert_string_equal(
         text,
@@ -93,6 +94,10 @@ static void test_sums(void **state)
         "0.250 ms of a step\n"
         "(the GPU works while the host waits for it: what that costs is host synchronization in "
         "\"bound by\")\n");
+    free(text);
+    assert_int_equal(json_object_set_new(results, "gpus", json_pack("[{s:s}]", "gpu", "")), 0);
+    text = printed(results);
+    assert_null(strstr(text, "(the GPU works"));
     free(text);
     pp_run_waits_free(w);
 }

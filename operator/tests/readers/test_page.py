@@ -436,6 +436,20 @@ def test_a_run_that_measured_nothing_says_why(served, browser, tmp_path):
         assert "NoStepSampled" in row and "not yet" not in row
 
 
+def test_what_is_unknown_leads_nothing(served, browser, tmp_path):
+    """Of a training on the CPU all of a step is Unknown: in the list, and in the pattern's own view."""
+    told = json.loads((served.folders["h200"] / "results.json").read_text())
+    told["pattern"].update(bound="Unknown", boundLead={"value": 1.0, "standardError": 1.0})
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/results.json").write_text(json.dumps(told))
+    with reported(browser, tmp_path / "cpu") as one:
+        for where in ("patterns", "pattern/local/run-1"):
+            one.show(where, "[data-row=pattern]")
+            shown = one.tab.inner_text("[data-row=pattern]")
+            assert "Unknown" in shown and "too little was measured" in shown and "100 %" not in shown
+            assert one.tab.query_selector("[data-row=pattern] [data-column=lead]") is None
+
+
 def test_values_of_groups_are_drawn_and_sorted(served, browser, tmp_path):
     """Where a layer has none of its own; they are called the group's."""
     told = json.loads((served.folders["h200"] / "results.json").read_text())
