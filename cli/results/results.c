@@ -217,12 +217,19 @@ static void csv_write(const json_t *results, FILE *f)
     }
 }
 
+static int path_of(const char *folder, const char *name, char ret[PATH_MAX], pp_error *err)
+{
+    const int n = snprintf(ret, PATH_MAX, "%s/%s", folder, name);
+    return n < 0 || n >= PATH_MAX
+               ? pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long")
+               : 0;
+}
+
 static int open_file(const char *folder, const char *name, FILE **ret, pp_error *err)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long");
+    if (path_of(folder, name, path, err) < 0)
+        return -1;
     *ret = fopen(path, "we");
     return *ret ? 0 : pp_error_errno(err, "writing the results");
 }
@@ -233,16 +240,32 @@ static int close_file(FILE *f, pp_error *err)
     return fclose(f) == 0 && !bad ? 0 : pp_error_errno(err, "writing the results");
 }
 
+/* There is never a part of it: who looks meanwhile finds none, and so does a run after one that was
+ * killed. */
+static int write_json(const json_t *results, const char *folder, pp_error *err)
+{
+    static const char fresh[] = ".results.json", name[] = "results.json";
+    char from[PATH_MAX], to[PATH_MAX];
+    FILE *f = NULL;
+    if (path_of(folder, fresh, from, err) < 0 || path_of(folder, name, to, err) < 0 ||
+        open_file(folder, fresh, &f, err) < 0)
+        return -1;
+    (void)json_dumpf(results, f, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    (void)fputc('\n', f);
+    int rc = close_file(f, err);
+    if (rc == 0 && rename(from, to) < 0)
+        rc = pp_error_errno(err, "writing the results");
+    if (rc < 0)
+        (void)unlink(from);
+    return rc;
+}
+
 int pp_results_write(const json_t *results, const char *folder, pp_error *err)
 {
     FILE *f = NULL;
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
         return pp_error_errno(err, "making the folder for the results");
-    if (open_file(folder, "results.json", &f, err) < 0)
-        return -1;
-    (void)json_dumpf(results, f, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-    (void)fputc('\n', f);
-    if (close_file(f, err) < 0 || open_file(folder, "layers.csv", &f, err) < 0)
+    if (write_json(results, folder, err) < 0 || open_file(folder, "layers.csv", &f, err) < 0)
         return -1;
     csv_write(results, f);
     return close_file(f, err);
@@ -264,9 +287,8 @@ int pp_results_check_own(const char *folder, pp_error *err)
     char path[PATH_MAX];
     PP_CLEANUP_JSON json_t *results = NULL;
     pp_error why = {0};
-    const int n = snprintf(path, sizeof path, "%s/results.json", folder);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return pp_error_set(err, PP_ERR_TOO_LARGE, "the folder's name is too long");
+    if (path_of(folder, "results.json", path, err) < 0)
+        return -1;
     if (access(path, F_OK) < 0)
         return 0;
     if (read_json(path, &results, &why) == 0 && json_is_array(json_object_get(results, "gpus")) &&
@@ -296,8 +318,7 @@ static int tell_foreign(pp_error *err)
 static int tell_without(const char *folder, pp_error *err)
 {
     char batches[PATH_MAX];
-    const int n = snprintf(batches, sizeof batches, "%s/batches.jsonl", folder);
-    if (n > 0 && (size_t)n < sizeof batches && access(batches, F_OK) == 0)
+    if (path_of(folder, "batches.jsonl", batches, err) == 0 && access(batches, F_OK) == 0)
         return pp_error_set(err, PP_ERR_NOT_FOUND,
                             "%s has no results.json yet: its run still writes, or ended without "
                             "results. What it has so far: precisionprobe top %s",

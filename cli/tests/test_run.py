@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -517,6 +518,19 @@ def test_results_of_an_earlier_run_go_as_the_command_starts(earlier):
     probed = run(*probe("run", "-o", str(earlier), "--", "sh", "-c", script, str(earlier)))
     assert (probed.returncode, probed.stdout.split()) == (0, ["./batches.jsonl", "./notes"]), probed.stderr
     assert json.loads((earlier / "results.json").read_text())["command"][0] == "sh"
+
+
+def test_results_are_written_whole_or_not_at_all(tmp_path):
+    """On a full disk; the next run finds nothing in its way."""
+    def fill():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+    command = probe("run", "-o", str(tmp_path), "--", "true", "x" * 20000)
+    full = subprocess.run(command, preexec_fn=fill, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PRECISIONPROBE_HOOK": os.environ["PP_HOOK"]})
+    assert (full.returncode, "precisionprobe: writing the results: File too large" in full.stderr) == (0, True), full.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["batches.jsonl", "samples.jsonl"]
+    assert run(*command).returncode == 0 and len((tmp_path / "results.json").read_text()) > 20000
 
 
 @pytest.mark.parametrize("text", ["[]", '{"gpus": 3}', '{"accuracy": 0.9}', "no JSON", ""])
