@@ -1,4 +1,4 @@
-"""`precisionprobe report --kernels`: the kernels below the table's rows, on a terminal and off one.
+"""`precisionprobe report`: the kernels below the table's rows, how sure times are, and what is no folder of results.
 
 PP_CLI  the program precisionprobe
 """
