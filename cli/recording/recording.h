@@ -24,7 +24,7 @@ void pp_recording_begin(pp_recording *recording);
 void pp_recording_add(pp_recording *recording, pp_wire_batch *batch);
 
 /** Writes the samples, ends the files and frees the recording. NULL is allowed. One that has not
- * begun leaves the folder as it was. */
+ * begun leaves the folder as it was, and needs no activity. */
 int pp_recording_end(pp_recording *recording, const pp_activity *activity, pp_error *err);
 
 /** Borrows the batch for the call. */

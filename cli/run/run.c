@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
@@ -286,6 +287,15 @@ static int start_command(run *r, const sigset_t *mask)
     return rc;
 }
 
+static bool is_folder(const char *path)
+{
+    const int why = errno;
+    struct stat s;
+    const bool is = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    errno = why;
+    return is;
+}
+
 /* A command that did not start leaves earlier results as they are. */
 static void begin_output(run *r)
 {
@@ -293,7 +303,7 @@ static void begin_output(run *r)
     if (!r->recording)
         return;
     pp_recording_begin(r->recording);
-    if (pp_window_folder_clear(r->windows, &err) < 0)
+    if (is_folder(r->windows) && pp_window_folder_clear(r->windows, &err) < 0)
         (void)fprintf(stderr, "precisionprobe: windows of an earlier run are left: %s\n",
                       err.message);
 }
@@ -543,7 +553,8 @@ static int prepare_windows(run *r, pp_error *err)
         return 0;
     r->pod.keep_windows = r->windows;
     r->made_windows = mkdir(r->windows, 0777) == 0;
-    return r->made_windows || errno == EEXIST ? 0 : pp_error_errno(err, "making %s", r->windows);
+    return r->made_windows || is_folder(r->windows) ? 0
+                                                    : pp_error_errno(err, "making %s", r->windows);
 }
 
 static int prepare(run *r, pp_error *err)
@@ -583,7 +594,7 @@ static void release(run *r)
     if (r->recording && r->made_windows)
         (void)rmdir(r->windows);
     if (r->recording) /* the command did not start */
-        (void)pp_recording_end(r->recording, pp_activity_builder_get(r->activity), &err);
+        (void)pp_recording_end(r->recording, NULL, &err);
     pp_trainers_free(r->trainers);
     pp_activity_builder_free(r->activity);
     pp_gpus_free(r->gpus);

@@ -513,6 +513,15 @@ def test_a_command_that_does_not_start_changes_no_folder(tmp_path, earlier, opti
         assert tree(tmp_path) == before
 
 
+def test_windows_that_could_not_be_kept(tmp_path):
+    """That is known before the command starts."""
+    (tmp_path / "windows").write_text("a file\n")
+    before = tree(tmp_path)
+    probed = run(*probe("run", "--keep-windows", "-o", str(tmp_path), "--", "echo", "hello"))
+    assert (probed.returncode, probed.stdout, tree(tmp_path)) == (1, "", before)
+    assert probed.stderr == f"precisionprobe: making {tmp_path}/windows: File exists\n"
+
+
 def test_results_of_an_earlier_run_go_as_the_command_starts(earlier):
     script = 'while [ -s "$0/batches.jsonl" ] || [ -e "$0/windows/0-0001.window" ]; do sleep 0.01; done; cd "$0" && find . -type f | sort'
     probed = run(*probe("run", "-o", str(earlier), "--", "sh", "-c", script, str(earlier)))
