@@ -752,11 +752,11 @@ def test_a_comparison_is_what_sql_says(served, page):
     rows = page.tab.evaluate(COMPARED)
     told = page.tab.evaluate("({...document.querySelector('.summary').dataset})")
     judged_rows = [row for row in rows if row.get("p") is not None]
-    ps = {(row["layer"], row["phase"], row["what"]): float(row["p"]) for row in judged_rows}
+    ps = {(row["kind"], row["layer"], row["phase"], row["what"]): float(row["p"]) for row in judged_rows}
     assert len(ps) == len(judged_rows) == int(told["comparisons"]) > 100 and list(ps.values()) == sorted(ps.values())
     assert sum(holm(family.values(), level) for level, family in families(ps)) == int(told["beyond"]) > 0
     for level, family in families(ps):
-        words = [row["word"] for row in judged_rows if (row["layer"], row["phase"], row["what"]) in family]
+        words = [row["word"] for row in judged_rows if (row["kind"], row["layer"], row["phase"], row["what"]) in family]
         assert "no" not in words[:holm(family.values(), level)] and set(words[holm(family.values(), level):]) <= {"no"}
     for row in rows:
         a, b = (of(side, row) for side in "ab")
