@@ -241,6 +241,20 @@ int pp_kubectl_json(const pp_kubectl *k, const char *const *arguments, const cha
     return rc;
 }
 
+int pp_kubectl_try(const pp_kubectl *k, const char *const *arguments, const char *what,
+                   pp_error *err)
+{
+    pp_kubectl_answer answer;
+    if (pp_kubectl_run(k, arguments, NULL, &answer, err) < 0)
+        return -1;
+    const char *why = answer.status == 0 ? NULL : pp_kubectl_complaint(&answer);
+    const int rc =
+        why ? pp_error_set(err, PP_ERR_UNAVAILABLE, "%s: %.*s", what, (int)strcspn(why, "\n"), why)
+            : 0;
+    pp_kubectl_answer_done(&answer);
+    return rc;
+}
+
 int pp_kubectl_pass(const pp_kubectl *k, const char *const *arguments, pp_error *err)
 {
     pid_t child = 0;

@@ -48,6 +48,11 @@ const char *pp_kubectl_complaint(pp_kubectl_answer *answer);
 int pp_kubectl_json(const pp_kubectl *kubectl, const char *const *arguments, const char *input,
                     json_t **ret, pp_error *err);
 
+/** Whether it does: fails with `what` and the first line of kubectl's complaint,
+ * PP_ERR_UNAVAILABLE, where its status is not 0. */
+int pp_kubectl_try(const pp_kubectl *kubectl, const char *const *arguments, const char *what,
+                   pp_error *err);
+
 /** Hands the terminal over: kubectl's own input, output and exit status, which is returned. */
 int pp_kubectl_pass(const pp_kubectl *kubectl, const char *const *arguments, pp_error *err);
 

@@ -73,17 +73,9 @@ static int serve(const pp_session_api_where *w, const char *base, const char *se
 static int try_page(const pp_kubectl *k, const char *base, pp_error *err)
 {
     char page[TEXT_MAX];
-    pp_kubectl_answer answer;
     (void)snprintf(page, sizeof page, "%s/page/", base);
     const char *const arguments[] = {"get", "--raw", page, "--request-timeout=20s", NULL};
-    if (pp_kubectl_run(k, arguments, NULL, &answer, err) < 0)
-        return -1;
-    const char *why = answer.status == 0 ? NULL : pp_kubectl_complaint(&answer);
-    const int rc = why ? pp_error_set(err, PP_ERR_UNAVAILABLE, "the page is not to be had: %.*s",
-                                      (int)strcspn(why, "\n"), why)
-                       : 0;
-    pp_kubectl_answer_done(&answer);
-    return rc;
+    return pp_kubectl_try(k, arguments, "the page is not to be had", err);
 }
 
 int pp_open_page(const pp_kubectl *k, const pp_session_api_where *w, const char *session,

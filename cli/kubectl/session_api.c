@@ -66,16 +66,10 @@ char *pp_session_api_advice(const pp_session_api_where *w)
 static int no_token(const pp_session_api *api, const char *complaint, pp_error *err)
 {
     static const char *const ask[] = {"get", "--raw", "/version", "--request-timeout=20s", NULL};
-    pp_kubectl_answer answer;
-    if (!err || pp_kubectl_run(api->kubectl, ask, NULL, &answer, err) < 0)
+    if (!err || pp_kubectl_try(api->kubectl, ask, "kubectl", err) < 0)
         return -1;
-    const char *why = answer.status == 0 ? NULL : pp_kubectl_complaint(&answer);
-    const int rc =
-        why ? pp_error_set(err, PP_ERR_UNAVAILABLE, "kubectl: %.*s", (int)strcspn(why, "\n"), why)
-            : pp_error_set(err, PP_ERR_UNAUTHORIZED, "no token to read results with: %.*s",
-                           (int)strcspn(complaint, "\n"), complaint);
-    pp_kubectl_answer_done(&answer);
-    return rc;
+    return pp_error_set(err, PP_ERR_UNAUTHORIZED, "no token to read results with: %.*s",
+                        (int)strcspn(complaint, "\n"), complaint);
 }
 
 /* ns, also of those in which the machine sleeps. */
