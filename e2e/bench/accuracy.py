@@ -252,16 +252,17 @@ def alike(rows, runs):
     return {key for key, (recorded, measured) in times.items() if abs(measured / recorded - 1) < 0.05}
 
 
-def print_samples(folder, rows, runs, model):
-    """What samples that lie in kernels were read at, against ncu's kernels."""
+def by_kernel(rows, runs, passes=PASSES):
+    """What ncu says of the i-th kernel, percent of its record's time: a function of i and a metric of the passes, which `runs` are
+    of; None where it has not seen it."""
     longer, clock = ncu_is_longer(rows, runs), idle_clock(runs)
-    run_of = {name: run for run, names in zip(runs, PASSES) for name in names}
+    run_of = {name: run for run, names in zip(runs, passes) for name in names}
 
     def ncu(i, name):
         kernel = run_of[name][i]
         return kernel and percent_of_record(kernel, name, rows[i][1], longer, clock, "Sampling")
 
-    whole_samples.print_figures(windows.of_run(folder / "results"), METRICS, rows, ncu, model)
+    return ncu
 
 
 def print_step(folder, results, runs, model, method):
@@ -293,7 +294,8 @@ def evaluate(args, folder):
     if args.step:
         print_step(folder, results, runs, args.model, args.method)
     true = truth(rows, runs, args.model, args.method)
-    told = again.estimates(args.again, windows.of_run(folder / "results"), rows) if args.again else errors.estimates(results, args.method)
+    kept = windows.of_run(folder / "results")
+    told = again.estimates(args.again, kept, rows) if args.again else errors.estimates(results, args.method)
     if args.method == "Regression":
         lab.figure("lag", results["gpus"][0]["lagMs"], "ms", model=args.model, error=results["gpus"][0]["lagStandardErrorMs"],
                    windows=results["gpus"][0]["windows"])
@@ -302,7 +304,7 @@ def evaluate(args, folder):
             lab.figure("a row", row["us"], "us", model=args.model, row=f"{layer} {phase}",
                        **{name: [row[name], *values.get(name, ())] for name in METRICS})
     if args.method == "Sampling":
-        print_samples(folder, rows, runs, args.model)
+        whole_samples.print_figures(kept, METRICS, rows, by_kernel(rows, runs), args.model)
     page = []
     for kind in CLASSES[args.method]:
         errors.print_class(told, true, kind, page, "ncu", args.model, alike(rows, runs))

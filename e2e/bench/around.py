@@ -107,11 +107,7 @@ def main():
     rows = json.loads((args.folder / "rows.json").read_text(encoding="utf-8"))
     number = next(i for i, names in enumerate(accuracy.PASSES) if args.metric in names)
     runs = accuracy.match(rows, [accuracy.table(args.folder / f"ncu{number}.csv")], args.model)
-    longer, clock = accuracy.ncu_is_longer(rows, runs), accuracy.idle_clock(runs)
-
-    def ncu(i, name):
-        return runs[0][i] and accuracy.percent_of_record(runs[0][i], name, rows[i][1], longer, clock, "Sampling")
-
+    ncu = accuracy.by_kernel(rows, runs, accuracy.PASSES[number:number + 1])
     chosen = groups(rows, args.rows, args.phase)
     for (name, own), (value, error, samples) in solve(collect(windows.of_run(args.folder / "results"), rows, ncu, args.metric, chosen)).items():
         lab.figure(f"{args.metric} beyond ncu's", value, "points", model=args.model, column=name, place="kernel" if own else "gap before it",

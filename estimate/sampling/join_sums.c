@@ -91,8 +91,7 @@ typedef struct summing {
     uint64_t salt, held_most;                   /* steps whose draw is at most that are held out */
     const segment *gap;                         /* that samples fall into now */
     double gap_n, gap_sum[PP_SAMPLING_METRICS]; /* how many, and their sums */
-    uint32_t *numbers;                          /* of its kernels ... */
-    double *slower;                             /* ... and how slow the clock is in each */
+    uint32_t *numbers;                          /* of its kernels */
     double unit;                                /* ns: the period that kernels are cut by */
     place *places;
     pp_sampling_sums *sums;
@@ -232,10 +231,10 @@ static int make_places(summing *s, const pp_sampling_line *line, pp_error *err)
 {
     const pp_sampling *f = s->sampling;
     s->numbers = malloc((f->n_kernels + 1) * sizeof *s->numbers);
-    s->slower = malloc((f->n_kernels + 1) * sizeof *s->slower);
-    if (!s->numbers || !s->slower)
+    PP_CLEANUP_FREE double *slower = malloc((f->n_kernels + 1) * sizeof *slower);
+    if (!s->numbers || !slower)
         return pp_error_nomem(err);
-    pp_sampling_find_slower(f, line, s->slower);
+    pp_sampling_find_slower(f, line, slower);
     if (pp_sampling_number(f, s->numbers, NULL, NULL, err) < 0)
         return -1;
     for (size_t i = 0; i < f->n_kernels; i++) {
@@ -249,7 +248,7 @@ static int make_places(summing *s, const pp_sampling_line *line, pp_error *err)
             return -1;
         p->time += (double)(f->kernels[i].end - f->kernels[i].start);
         p->count++;
-        p->slower += s->slower[i];
+        p->slower += slower[i];
         p->like = p->like == f->kernels[i].like ? p->like : 0;
     }
     return cut_places(s, err);
@@ -862,7 +861,6 @@ static void free_summing(summing *s)
     free(s->rows);
     free(s->segments);
     free(s->numbers);
-    free(s->slower);
     free(s->known_column);
     free(s->known_item);
     free(s->off);
