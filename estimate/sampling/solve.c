@@ -38,7 +38,7 @@ typedef struct solving {
     unsigned without; /* pp_sampling_solution_part */
     pp_sampling_whole whole;
     pp_sampling_prior *prior;
-    pp_arrow matrix; /* of columns and, behind them, groups of kernels that are alike */
+    pp_arrow matrix; /* of columns and, behind them, parts of groups of kernels that are alike */
     double *clock;   /* of each column over PP_SAMPLING_RATED_GHZ ... */
     bool clocked;    /* ... where it is known: what is told of cycles is a rate */
     double idle_clock, mean_clock; /* GHz: of gaps, and of all samples */
@@ -82,16 +82,21 @@ static int shape_matrix(solving *s, pp_error *err)
 {
     const pp_sampling_whole *w = &s->whole;
     uint32_t *first = malloc((w->n + 1) * sizeof *first);
-    if (!first)
+    pp_arrow_span *spans = calloc(w->n + 1, sizeof *spans);
+    if (!first || !spans) {
+        free(first);
+        free(spans);
         return pp_error_nomem(err);
+    }
     for (size_t i = 0; i < w->n; i++)
         first[i] = (uint32_t)i;
     for (size_t g = 0; g < w->n_captures; g++)
         for (size_t p = 0; p < w->captures[g]->n_pairs; p++)
             widen(first, w->index[g][w->captures[g]->pairs[p].a],
                   w->index[g][w->captures[g]->pairs[p].b]);
-    pp_prior_widen(s->prior, first);
-    return pp_arrow_init(&s->matrix, w->n, pp_prior_size(s->prior) - w->n, first, ENTRIES_MAX, err);
+    pp_prior_widen(s->prior, first, spans);
+    return pp_arrow_init(&s->matrix, w->n, pp_prior_size(s->prior) - w->n, first, spans,
+                         ENTRIES_MAX, err);
 }
 
 /* Samples of one gap go along: its sum counts once. */
@@ -269,9 +274,10 @@ static int settle(solving *s, int m, pp_error *err)
 /* A gap in which something ran takes what it has from its neighbours, and may show others. */
 static int find_work(solving *s, int m, pp_error *err)
 {
+    const bool for_all = pp_metric_get((pp_metric)m)->within_sms;
     int round = 0;
     while (round < GAP_ROUNDS &&
-           pp_prior_find_work(s->prior, &s->matrix, s->noise, s->theta, s->z) > 0) {
+           pp_prior_find_work(s->prior, &s->matrix, s->noise, s->theta, s->z, for_all)) {
         round++;
         if (factor_and_solve(s, m, err) < 0)
             return -1;
@@ -649,13 +655,33 @@ static int solve_clock(solving *s, pp_error *err)
     return solve_metric(s, m, err);
 }
 
+/* What one metric sees run in a gap is there for all of them: those that were solved before that
+ * was known are solved again. */
+static int solve_metrics(solving *s, pp_error *err)
+{
+    size_t known[PP_SAMPLING_METRICS];
+    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
+        known[m] = SIZE_MAX;
+    for (bool all = false; !all;) {
+        all = true;
+        for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
+            if (m == PP_SAMPLING_CLOCK || known[m] == pp_prior_worked(s->prior))
+                continue;
+            if (solve_metric(s, m, err) < 0)
+                return -1;
+            known[m] = pp_prior_worked(s->prior);
+            all = false;
+        }
+    }
+    return 0;
+}
+
 static int solve(solving *s, pp_error *err)
 {
     if (solve_clock(s, err) < 0)
         return -1;
-    for (int m = 0; m < PP_SAMPLING_METRICS; m++)
-        if (m != PP_SAMPLING_CLOCK && solve_metric(s, m, err) < 0)
-            return -1;
+    if (solve_metrics(s, err) < 0)
+        return -1;
     judge_all(s);
     s->result->windows = (uint64_t)s->whole.windows;
     return 0;

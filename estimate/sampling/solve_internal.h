@@ -34,22 +34,29 @@ void pp_skyline_solve(const pp_skyline *s, double *b);
 enum { PP_SKYLINE_AT_ONCE = 8 };
 void pp_skyline_solve_some(const pp_skyline *s, double *b);
 
+/** Rows of a border, next to each other. */
+typedef struct pp_arrow_span {
+    uint32_t first, n;
+} pp_arrow_span;
+
 /**
- * A symmetric matrix: a skyline of `n`, and `groups` more rows below it, of which each has entries
- * on its diagonal and in columns that no other one has entries in.
+ * A symmetric matrix: a skyline of `n`, and `rows` more rows below it, its border, which has
+ * entries in a few rows of each column.
  */
 typedef struct pp_arrow {
     pp_skyline band;
-    size_t groups;
-    uint32_t *group; /* of a column of the band: which one has an entry there ... */
-    double *border;  /* ... and that one; 0: none has */
-    double *corner;  /* groups by groups */
+    size_t rows;
+    pp_arrow_span *spans; /* of each column of the band: which rows have entries there ... */
+    size_t *at;           /* ... and where the first of them is */
+    double *border;
+    size_t count;
+    double *corner; /* rows by rows */
     double *scratch;
 } pp_arrow;
 
-/** As pp_skyline_init(). */
-int pp_arrow_init(pp_arrow *a, size_t n, size_t groups, uint32_t *first, size_t limit,
-                  pp_error *err);
+/** As pp_skyline_init(); `spans`, of each column, is taken over too. */
+int pp_arrow_init(pp_arrow *a, size_t n, size_t rows, uint32_t *first, pp_arrow_span *spans,
+                  size_t limit, pp_error *err);
 void pp_arrow_free(pp_arrow *a);
 /** All entries are 0 then. */
 void pp_arrow_clear(pp_arrow *a);
@@ -57,7 +64,7 @@ void pp_arrow_clear(pp_arrow *a);
 void pp_arrow_add(pp_arrow *a, size_t i, size_t j, double value);
 /** In its place; false where it is not positive definite. */
 bool pp_arrow_factor(pp_arrow *a);
-/** Solves with the factor, in the place of b, of n and groups; not by two threads at once. */
+/** Solves with the factor, in the place of b, of n and rows; not by two threads at once. */
 void pp_arrow_solve(const pp_arrow *a, double *b);
 
 /** The sums of all captures over one list of columns, in order of their places in a step. */
@@ -86,18 +93,67 @@ double pp_clock_slower(const pp_sampling_column *column, double share, double id
 /** Makes the clock's sums such sums. `share`: of each column, of captures that know the clock. */
 void pp_clock_slow_down(pp_sampling_whole *whole, const double *share, double idle);
 
+/* ---- kernels that are alike ---- */
+
+enum { PP_ALIKE_PARTS_MAX = 16 }; /**< longer kernels are told by their own samples */
+
+#define PP_SHORT_GAP_NS 3500.0 /**< a gap is long from there on */
+
+/** What kernels that are alike have in common has parts as they have: values behind the columns. */
+typedef struct pp_alike_group {
+    uint16_t parts[PP_ALIKE_PARTS_MAX]; /**< by their keys, in order of time */
+    uint32_t n;
+    uint32_t row; /**< of the first one */
+} pp_alike_group;
+
+/** A kernel: its columns by their keys, from `from` to before `to`. */
+typedef struct pp_alike_kernel {
+    uint64_t like;
+    double length; /**< ns, mean */
+    double time;   /**< ns, of all of these */
+    double told;   /**< samples' worth that fell on them */
+    uint64_t count;
+    uint32_t from, to;
+    const pp_alike_group *group; /**< NULL: none */
+} pp_alike_kernel;
+
+/** Kernels of all columns; a value for each part of a group of kernels, and behind these one for
+ * each group of gaps. */
+typedef struct pp_alike {
+    pp_alike_kernel *kernels;
+    size_t n;
+    pp_alike_group *groups;
+    size_t n_groups;
+    uint32_t *gap_row;     /**< of each column the value of its group of gaps; 0: it is in none */
+    size_t rows, gap_rows; /**< values; of these, of groups of gaps */
+} pp_alike;
+
+/** `grouped` false: no kernels are alike. To be freed where it fails, too. */
+int pp_alike_find(const pp_sampling_whole *whole, bool grouped, pp_alike *ret, pp_error *err);
+void pp_alike_free(pp_alike *alike);
+
+/** The value that a kernel's column, a part of it, has in common with its group's. */
+uint32_t pp_alike_row(const pp_alike_kernel *kernel, const pp_sampling_column *column);
+
+/** Whether two columns, next to each other by their keys, are parts of one kernel, or of copies of
+ * a kind behind one: they touch then. */
+bool pp_alike_touch(const pp_sampling_key *a, const pp_sampling_key *b);
+
+/** Whether a column is the time behind a kernel in which nothing ran. */
+bool pp_alike_is_gap(const pp_sampling_column *column);
+
 /* ---- the prior ---- */
 
 /** By what the widths of its terms are scaled, which samples tell. */
 typedef enum pp_prior_class {
     PP_PRIOR_FIXED,   /**< gaps: nothing */
     PP_PRIOR_KERNELS, /**< a kernel's parts */
-    PP_PRIOR_ALIKE,   /**< what kernels that are alike differ by */
+    PP_PRIOR_ALIKE,   /**< what means of kernels that are alike differ by */
+    PP_PRIOR_COURSE,  /**< and how a part's value differs from the next one's */
     PP_PRIOR_CLASSES
 } pp_prior_class;
 
-/** Terms over columns, and over a value more for each group of kernels that are alike, behind the
- * columns. */
+/** Terms over columns, and over the values of groups behind them (pp_alike). */
 typedef struct pp_sampling_prior pp_sampling_prior;
 
 /** `links`: a part is like the one before it; `alike`: kernels alike are like each other. */
@@ -105,10 +161,7 @@ int pp_prior_new(const pp_sampling_whole *whole, bool links, bool alike, pp_samp
                  pp_error *err);
 void pp_prior_free(pp_sampling_prior *prior);
 
-/** Whether a column is the time behind a kernel in which nothing ran. */
-bool pp_prior_is_gap(const pp_sampling_column *column);
-
-/** Of columns and groups. */
+/** Of columns, and groups' parts. */
 size_t pp_prior_size(const pp_sampling_prior *prior);
 /** How many values a class decides where samples say nothing. */
 double pp_prior_free_values(const pp_sampling_prior *prior, pp_prior_class of);
@@ -117,8 +170,9 @@ double pp_prior_free_values(const pp_sampling_prior *prior, pp_prior_class of);
 void pp_prior_begin(pp_sampling_prior *prior, const pp_sampling_whole *whole, const double *share,
                     int metric, double gap_mean, double gap_width);
 
-/** Of each column the first one, at most as it is, that terms join it with. */
-void pp_prior_widen(const pp_sampling_prior *prior, uint32_t *first);
+/** Of each column the first one, at most as it is, that terms join it with, and the parts of groups
+ * that they do. */
+void pp_prior_widen(const pp_sampling_prior *prior, uint32_t *first, pp_arrow_span *spans);
 /** The prior's precision times the variance of a sample. */
 void pp_prior_add(const pp_sampling_prior *prior, double noise, pp_arrow *matrix);
 /** ... times its mean. */
@@ -135,11 +189,14 @@ void pp_prior_product(const pp_sampling_prior *prior, const double *x, const dou
 double pp_prior_rescale(pp_sampling_prior *prior, const double *x,
                         const double decided[PP_PRIOR_CLASSES]);
 
-/** Gaps in which samples surely see something, as a copy without a record leaves them, are as
- * samples say from here on. `matrix`: factored, with the prior, and `x` its solution; `z`: room for
- * as many values. Returns how many were found. */
-size_t pp_prior_find_work(pp_sampling_prior *prior, const pp_arrow *matrix, double noise,
-                          const double *x, double *z);
+/** Gaps, and groups of them, in which samples surely see something, as a copy without a record
+ * leaves them, are as samples say from here on; `for_all`: of every metric. `matrix`: factored,
+ * with the prior, and `x` its solution; `z`: room for as many values. Returns whether some were
+ * found. */
+bool pp_prior_find_work(pp_sampling_prior *prior, const pp_arrow *matrix, double noise,
+                        const double *x, double *z, bool for_all);
+/** How many were found for all metrics: none is taken back. */
+size_t pp_prior_worked(const pp_sampling_prior *prior);
 
 /** What an item's mean may be off by: variances, each from its cause. */
 typedef struct pp_sampling_causes {

@@ -771,6 +771,64 @@ static void test_kernels_that_are_alike_by_name_alone(void **state)
     assert_true(with[0] < 1.15 * without[0] && with[1] < 1.15 * without[1]);
 }
 
+/* A network of 40 equal layers, one capture, of samples that are longer than most kernels. */
+static sim_config many_layers(uint64_t seed)
+{
+    sim_config c = sim_usual(seed);
+    c.kernels = 960, c.length = 15, c.spread = 1.1, c.period = 100, c.captures = 1, c.capture = 0.6;
+    c.alike = 24, c.unlike = 0.01;
+    c.pause = 1000;
+    c.stamped = 0.3, c.rate = 2e-6, c.drift = 0;
+    return c;
+}
+
+/* Of items of 10 to 50 us, over four networks. */
+static sim_score score_layers(unsigned without, int cleared, double fill)
+{
+    sim_score sum = {0};
+    for (uint64_t seed = 50; seed < 54; seed++) {
+        sim s;
+        sim_config c = many_layers(seed);
+        c.cleared = cleared, c.fill = fill, c.untold = true;
+        sim_run(&s, &c);
+        pp_sampling_result *r = NULL;
+        pp_error err = {0};
+        assert_int_equal(pp_sampling_solve_without(
+                             without, (const pp_sampling_sums *const *)s.captures, 1, &r, &err),
+                         0);
+        const sim_score one = sim_compare(&s, r, 10, 50);
+        sum.error += one.error / 4;
+        sum.z += one.z * one.z / 4;
+        pp_sampling_result_free(r);
+        sim_free(&s);
+    }
+    sum.z = sqrt(sum.z);
+    return sum;
+}
+
+/* How a kernel rises and runs out is the same in all layers: what is off of it does not average
+ * out. */
+static void test_the_course_of_kernels_that_are_alike_is_one(void **state)
+{
+    (void)state;
+    const sim_score score = score_layers(0, 0, 0), alone = score_layers(PP_SAMPLING_ALIKE, 0, 0);
+    print_message("%.2f points, z %.2f; each by itself %.2f, %.2f\n", score.error, score.z,
+                  alone.error, alone.z);
+    assert_true(score.error < 0.4 * alone.error);
+    assert_true(score.z > 0.7 && score.z < 1.2);
+}
+
+/* No gap by itself tells of a fill, and all that are alike do. */
+static void test_fills_that_nobody_tells_come_in_each_layer(void **state)
+{
+    (void)state;
+    const sim_score found = score_layers(0, 4, 6), held = score_layers(PP_SAMPLING_WORK, 4, 6);
+    print_message("%.2f points, z %.2f; where gaps are held for empty %.2f, %.2f\n", found.error,
+                  found.z, held.error, held.z);
+    assert_true(found.error < 0.6 * held.error);
+    assert_true(found.z < 1.7 && held.z > 3);
+}
+
 static void test_nothing_to_solve(void **state)
 {
     (void)state;
@@ -814,6 +872,8 @@ int main(void)
         cmocka_unit_test(test_records_that_drift),
         cmocka_unit_test(test_stamps_are_kept_to),
         cmocka_unit_test(test_what_a_wrong_lag_does_is_known),
+        cmocka_unit_test(test_the_course_of_kernels_that_are_alike_is_one),
+        cmocka_unit_test(test_fills_that_nobody_tells_come_in_each_layer),
         cmocka_unit_test(test_nothing_to_solve),
     };
 

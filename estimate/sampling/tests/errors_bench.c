@@ -119,6 +119,24 @@ static void alike_at_25(sim_config *c)
     c->period = 25;
 }
 
+/* Memory is cleared before kernels of each layer, and nobody tells. */
+static void cleared(sim_config *c)
+{
+    alike(c);
+    c->alike = 24, c->pause = 1000, c->cleared = 4, c->fill = 6, c->untold = true;
+}
+static void cleared_one(sim_config *c)
+{
+    cleared(c);
+    c->cleared = 1;
+}
+/* The same gaps, and nothing runs in them. */
+static void not_cleared(sim_config *c)
+{
+    cleared(c);
+    c->fill = 0.01;
+}
+
 static const condition conditions[] = {
     {"one capture", 1, NULL},
     {"two captures", 2, NULL},
@@ -150,6 +168,10 @@ static const condition conditions[] = {
     {"layers that are alike, launch-bound, one capture", 1, alike_and_launch_bound},
     {"layers that are alike, launch-bound, three captures", 3, alike_and_launch_bound},
     {"950 kernels of the same names that are not alike, three captures", 3, alike_by_name},
+    {"fills that nobody tells in four gaps of a layer, one capture", 1, cleared},
+    {"fills that nobody tells in four gaps of a layer, three captures", 3, cleared},
+    {"fills that nobody tells in one gap of a layer, one capture", 1, cleared_one},
+    {"four gaps of a layer without fills, one capture", 1, not_cleared},
 };
 
 /* What may be left out; "" is all of it. */

@@ -104,6 +104,11 @@ static void repeat_kernel(model *m, const sim_config *c, int i)
     k->like = (uint64_t)first + 1;
 }
 
+static bool is_cleared(const sim_config *c, int i)
+{
+    return c->cleared && i % c->alike >= c->alike - c->cleared;
+}
+
 /* Layers forward one after the other, backward the other way round, then the optimizer. */
 static void draw_model(model *m, const sim_config *c)
 {
@@ -120,6 +125,8 @@ static void draw_model(model *m, const sim_config *c)
         draw_kernel(m, c, k);
         if (c->alike)
             repeat_kernel(m, c, i);
+        if (is_cleared(c, i))
+            k->gap = 16;
         m->order[i] = m->names[i] = i;
         if (i < layers * 2) {
             k->layer = 1 + (uint32_t)i / 2;
@@ -153,12 +160,12 @@ static void deal_names(model *m)
     }
 }
 
-static void run_fill(model *m, const sim_config *c)
+static double run_fill(model *m, const sim_config *c, double start)
 {
     ran *r = &m->ran[m->n_ran++];
-    *r = (ran){.start = m->now + 2, .length = c->fill, .of = &m->fill, .fill = true};
+    *r = (ran){.start = start, .length = c->fill, .of = &m->fill, .fill = true};
     memcpy(r->level, m->fill.level, sizeof r->level);
-    m->now = r->start + r->length;
+    return r->start + r->length;
 }
 
 static void run_step(model *m, const sim_config *c)
@@ -172,18 +179,21 @@ static void run_step(model *m, const sim_config *c)
     for (int i = 0; i < n; i++) {
         int at = turned && i < half ? (i + half / 2) % half : i;
         const kernel *k = &m->kernels[m->order[at]];
-        ran *r = &m->ran[m->n_ran++];
-        *r = (ran){.of = k};
-        r->length = k->length * exp(0.02 * sim_normal(&m->rng));
+        const double length = k->length * exp(0.02 * sim_normal(&m->rng));
         m->now += gap_of(m, c, k);
+        if (is_cleared(c, i))
+            (void)run_fill(m, c, m->now - 0.5 - c->fill);
+        ran *r = &m->ran[m->n_ran++];
+        *r = (ran){.of = k, .length = length};
         r->start = m->now;
         bool beside = c->parallel && i % c->parallel == 0;
         m->now += beside ? r->length / 3 : r->length;
         for (int j = 0; j < SHARES; j++)
             r->level[j] = k->now[j] * (beside ? 0.4 : 1) * fmax(0, 1 + c->cv * sim_normal(&m->rng));
         if (c->fills && i % c->fills == 0)
-            run_fill(m, c);
+            m->now = run_fill(m, c, m->now + 2);
     }
+    m->now += c->pause;
 }
 
 /* us of a kernel that are in its record and in which nothing of it runs. */
