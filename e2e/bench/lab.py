@@ -26,7 +26,7 @@ import stuck
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Trainings by their names: what models.py has for all programs, what libraries.py, architectures.py and unseen.py have.
+# Trainings by their names: what models.py has for all programs, what libraries.py, architectures.py, third_set.py and fourth_set.py have.
 MODELS = ("dlrm", "resnet50", "gpt", "unet", "recommender")
 HANG = 300  # seconds after which a training that does not answer is taken for hung: the longest, a compilation, takes 100
 WHOLE = 99  # a depth that leaves out no module; a session that has one tells compiled regions as one layer each
@@ -36,8 +36,10 @@ LIBRARIES = ("timm-vit", "timm-small-vit", "timm-convnext", "torchvision-compile
 ARCHITECTURES = ("torchvision-resnext", "torchvision-swin", "torchvision-efficientnet", "torchaudio-conformer", "hf-mixtral",
                  "hf-t5", "hf-whisper", "diffusers-unet", "e3nn-messages", "torchvision-video", "torchvision-segmentation", "timm-mixer",
                  "timm-regnet", "hf-neox", "hf-deberta", "hf-wav2vec", "pyg-attention")
-UNSEEN = ("torch-lstm", "torchvision-densenet", "torchvision-maxvit", "timm-nfnet", "torchaudio-tasnet", "hf-segformer", "hf-clip",
-          "hf-gemma", "pyg-gps")
+THIRD_SET = ("torch-lstm", "torchvision-densenet", "torchvision-maxvit", "timm-nfnet", "torchaudio-tasnet", "hf-segformer", "hf-clip",
+             "hf-gemma", "pyg-gps")
+FOURTH_SET = ("timm-hrnet", "torchvision-raft", "torchaudio-demucs", "hf-modernbert", "hf-qwen", "hf-patchtst", "hf-dino", "hf-mamba",
+              "pyg-gat")
 
 
 def arguments(doc, models=None, **more):

@@ -499,7 +499,8 @@ def parents(training):
 
 
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
-    """A Training by its name in MODELS, VARIANTS, libraries.py, architectures.py or unseen.py. For ddp the process group is there already."""
+    """A Training by its name in MODELS, VARIANTS, libraries.py, architectures.py, third_set.py or
+    fourth_set.py. For ddp the process group is there already."""
     base, variant = VARIANTS.get(name, (name, None))
     settle_all(deterministic)
     if name in lab.LIBRARIES:
@@ -508,9 +509,12 @@ def build(name, device, small=False, batch=None, deterministic=False, backend="i
     if name in lab.ARCHITECTURES:
         import architectures
         return architectures.TRAININGS[name](device, small, batch)
-    if name in lab.UNSEEN:
-        import unseen
-        return unseen.TRAININGS[name](device, small, batch)
+    if name in lab.THIRD_SET:
+        import third_set
+        return third_set.TRAININGS[name](device, small, batch)
+    if name in lab.FOURTH_SET:
+        import fourth_set
+        return fourth_set.TRAININGS[name](device, small, batch)
     wraps = {"compile": lambda model: torch.compile(model, backend=backend),
              "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
              "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}
