@@ -33,6 +33,11 @@ enum {
 #define SLOW 0.05
 #define RECOVERS 10000
 
+/* ns: the last part of a gap so long, before the next kernel, is one of its own: half of it, and at
+ * most so much. What runs without a record is mostly what the host launched right before. */
+#define LONG_GAP 10000
+#define LAST 15000
+
 enum { COPIES = PP_SAMPLING_COPY_PARTS * (PP_SAMPLING_COPY_ACROSS + 1) };
 
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
@@ -396,6 +401,22 @@ static int add_recovery(summing *s, place *p, int64_t *start, int64_t end, int64
     return 0;
 }
 
+/* What is left of a gap, column `gap`. */
+static int add_rest(summing *s, place *p, int64_t start, int64_t end, uint32_t gap, int64_t step,
+                    int64_t begun, pp_error *err)
+{
+    uint32_t last = gap;
+    const bool room =
+        p && (p->in_gap[PP_SAMPLING_LAST] != 0 || s->sums->n < PP_SAMPLING_MAX_COLUMNS);
+    if (room && end - start >= LONG_GAP && gap_column(s, p, PP_SAMPLING_LAST, &last, err) < 0)
+        return -1;
+    const int64_t half = (end - start) / 2;
+    const int64_t at = last == gap ? end : end - (half < LAST ? half : LAST);
+    if (add_segment(s, start, at, gap, step, begun, err) < 0)
+        return -1;
+    return add_segment(s, at, end, last, step, begun, err);
+}
+
 /* A gap behind a kernel, and the copies and fills in it, which lie in gaps as a whole. */
 static int add_gap(summing *s, place *p, int64_t start, int64_t end, int64_t step, int64_t begun,
                    pp_error *err)
@@ -415,7 +436,7 @@ static int add_gap(summing *s, place *p, int64_t start, int64_t end, int64_t ste
             return -1;
         start = c->end;
     }
-    return add_segment(s, start, end, gap, step, begun, err);
+    return add_rest(s, p, start, end, gap, step, begun, err);
 }
 
 /* All kernels' parts, and behind each that nothing runs beside the gap to the next. */
@@ -463,8 +484,8 @@ typedef struct window {
     double shares[ACTIVE_MAX];
     double shifts[ACTIVE_MAX]; /* what each takes more where the window lies 1 ns later */
     size_t n;
-    uint32_t step;        /* of what it meets first */
-    const segment *alone; /* the only one that it meets; NULL: there are several */
+    uint32_t step;       /* of what it meets first */
+    const segment *last; /* that it meets, of one gap; NULL: it meets others too */
 } window;
 
 /* Of two columns of a window, by their places in it; the first's is not the larger one. */
@@ -647,14 +668,33 @@ static void end_gap(summing *s)
     s->gap_n = 0;
 }
 
+/* Whether nothing runs in a segment, and the clock is not what a kernel leaves. */
+static bool is_empty(const summing *s, const segment *g)
+{
+    if (g->column == ODD)
+        return false;
+    const pp_sampling_key *key = &s->sums->columns[g->column].key;
+    return key->gap && (key->part == 0 || key->part == PP_SAMPLING_LAST);
+}
+
+/* Where the gap begins that a segment is the last part of. */
+static const segment *first_part(const summing *s, const segment *g)
+{
+    const bool follows = g > s->segments && g[-1].end == g->start && is_empty(s, g - 1);
+    return follows ? g - 1 : g;
+}
+
 /* A sample of a gap, and the time about it too. */
 static void take_gap(summing *s, const window *w, int64_t start, int64_t end,
                      const pp_sampling_sample *sample)
 {
-    const segment *g = w->alone;
-    if (!g || g->column == ODD || !s->sums->columns[g->column].key.gap ||
-        pp_sampling_copy_of(&s->sums->columns[g->column].key) || g->start > start - GAP_MARGIN ||
-        g->end < end + GAP_MARGIN)
+    if (!w->last || !is_empty(s, w->last))
+        return;
+    const segment *g = first_part(s, w->last);
+    const segment *next = w->last + 1;
+    const bool more =
+        next < s->segments + s->n_segments && first_part(s, next) == w->last && is_empty(s, next);
+    if (g->start > start - GAP_MARGIN || (more ? next : w->last)->end < end + GAP_MARGIN)
         return;
     if (g != s->gap)
         end_gap(s);
@@ -767,7 +807,9 @@ static bool fill_window(const summing *s, sweep *at, int64_t start, int64_t end,
     }
     w->n = 0;
     w->step = 0;
-    w->alone = at->n == 1 ? at->open[0] : NULL;
+    w->last = at->n == 1 || (at->n == 2 && first_part(s, at->open[1]) == at->open[0])
+                  ? at->open[at->n - 1]
+                  : NULL;
     for (size_t i = 0; i < at->n; i++) {
         const segment *g = at->open[i];
         int64_t from = g->start > start ? g->start : start;

@@ -15,7 +15,7 @@
 enum {
     TOLD = 50, /* kernels that so many samples' worth fell on are told by these */
     /* Each row of the border takes a solution for all columns: so many columns' worth. */
-    COLUMNS_MAX = 1 << 21,
+    COLUMNS_MAX = 1 << 22,
     GAPS_LEAST = 3, /* gaps of a group */
 };
 
@@ -33,10 +33,14 @@ bool pp_alike_touch(const pp_sampling_key *a, const pp_sampling_key *b)
 
 /* ---- kernels ---- */
 
+typedef struct member {
+    pp_alike_kernel *of;
+} member;
+
 static int compare_likes(const void *a, const void *b)
 {
-    const pp_alike_kernel *x = *(pp_alike_kernel *const *)a;
-    const pp_alike_kernel *y = *(pp_alike_kernel *const *)b;
+    const pp_alike_kernel *x = ((const member *)a)->of;
+    const pp_alike_kernel *y = ((const member *)b)->of;
     if (x->like != y->like)
         return x->like < y->like ? -1 : 1;
     if (x->length != y->length)
@@ -46,7 +50,7 @@ static int compare_likes(const void *a, const void *b)
 
 /* A group's kernels, in order; `time` and `told` are of all. */
 typedef struct choice {
-    pp_alike_kernel **first;
+    member *first;
     size_t n;
     double time, told;
 } choice;
@@ -57,19 +61,19 @@ static int compare_choices(const void *a, const void *b)
     const choice *y = b;
     if (x->time != y->time)
         return x->time > y->time ? -1 : 1;
-    return x->first[0]->from < y->first[0]->from ? -1 : x->first[0]->from > y->first[0]->from;
+    return x->first->of->from < y->first->of->from ? -1 : x->first->of->from > y->first->of->from;
 }
 
-static size_t split(pp_alike_kernel **likes, size_t n, choice *ret)
+static size_t split(member *likes, size_t n, choice *ret)
 {
     size_t choices = 0;
     for (size_t i = 0, to; i < n; i = to) {
         choice c = {.first = &likes[i]};
-        for (to = i; to < n && likes[to]->like == likes[i]->like &&
-                     likes[to]->length <= LENGTHS * likes[i]->length;
+        for (to = i; to < n && likes[to].of->like == likes[i].of->like &&
+                     likes[to].of->length <= LENGTHS * likes[i].of->length;
              to++) {
-            c.time += likes[to]->time;
-            c.told += likes[to]->told;
+            c.time += likes[to].of->time;
+            c.told += likes[to].of->told;
         }
         c.n = to - i;
         if (c.n > 1 && c.told < TOLD * (double)c.n)
@@ -90,7 +94,7 @@ static uint32_t find_part(const pp_alike_group *g, uint16_t part)
 static void list_parts(pp_alike_group *g, const choice *of, const pp_sampling_whole *w)
 {
     for (size_t i = 0; i < of->n; i++)
-        for (uint32_t k = of->first[i]->from; k < of->first[i]->to; k++) {
+        for (uint32_t k = of->first[i].of->from; k < of->first[i].of->to; k++) {
             const uint16_t part = w->columns[w->by_key[k]].key.part;
             const uint32_t at = find_part(g, part);
             if (at < g->n && g->parts[at] == part)
@@ -114,20 +118,20 @@ static void choose(pp_alike *a, choice *choices, size_t n, const pp_sampling_who
         a->rows += g->n;
         a->n_groups++;
         for (size_t k = 0; k < choices[i].n; k++)
-            choices[i].first[k]->group = g;
+            choices[i].first[k].of->group = g;
     }
 }
 
 static int group_kernels(pp_alike *a, const pp_sampling_whole *w, pp_error *err)
 {
-    pp_alike_kernel **likes = calloc(a->n + 1, sizeof *likes);
+    member *likes = calloc(a->n + 1, sizeof *likes);
     choice *choices = calloc(a->n / 2 + 1, sizeof *choices);
     a->groups = calloc(a->n / 2 + 1, sizeof *a->groups);
     const bool whole = likes && choices && a->groups;
     size_t alike = 0;
     for (size_t i = 0; whole && i < a->n; i++)
         if (a->kernels[i].like && a->kernels[i].to - a->kernels[i].from <= PP_ALIKE_PARTS_MAX)
-            likes[alike++] = &a->kernels[i];
+            likes[alike++].of = &a->kernels[i];
     if (whole) {
         qsort(likes, alike, sizeof *likes, compare_likes);
         choose(a, choices, split(likes, alike, choices), w);

@@ -40,7 +40,7 @@ typedef struct pp_sampling_key {
     uint32_t layer;  /**< 0: none, the phase is the step's */
     uint32_t kernel; /**< which one of the layer's in that phase of a step, from 0 */
     uint16_t part;   /**< of the kernel, by pp_sampling_part; of a gap 0,
-                          PP_SAMPLING_RECOVERY, or of a copy or fill in
+                          PP_SAMPLING_RECOVERY, PP_SAMPLING_LAST, or of a copy or fill in
                           it, by pp_sampling_copy_of */
     uint8_t phase;   /**< docs/timing.md */
     bool gap;        /**< the time behind the kernel in which none ran */
@@ -107,6 +107,9 @@ typedef struct pp_sampling_sums {
 /** The first part of a long gap, behind a kernel that slows the SMs' clock down: it is not at once
  * as fast as before. */
 enum { PP_SAMPLING_RECOVERY = 1 };
+
+/** The last part of a long gap, before the next kernel. */
+enum { PP_SAMPLING_LAST = 2 };
 
 enum { PP_SAMPLING_COPY_PARTS = 5 }; /**< of a copy or a fill, by how far it is from its ends */
 

@@ -395,31 +395,37 @@ static void test_clocks_that_differ(void **state)
     }
 }
 
+enum { LATE_RUNS = 4 };
+
 /* Behind a kernel the clock is as slow for some us more: that is none of the kernel's time. */
 static void test_a_clock_that_recovers_late(void **state)
 {
     (void)state;
     for (int recovers = 0; recovers < 2; recovers++) {
-        sim s;
-        sim_config c = launch_bound(25);
-        c.kernels = 40;
-        c.length = 40;
-        c.gap[0] = 40, c.gap[1] = 120;
-        c.period = 100;
-        c.slower = 0.3;
-        c.recovers = recovers ? 8 : 0;
-        sim_run(&s, &c);
-        pp_sampling_result *r = solved(&s);
-        const sim_score wide = sim_compare(&s, r, 50, 1e9), narrow = sim_compare(&s, r, 10, 50);
-        double worst;
-        const double z = clock_z(&s, r, &worst);
+        double error[2] = {0}, z2[3] = {0}, most = 0;
+        for (uint64_t seed = 25; seed < 25 + LATE_RUNS; seed++) {
+            sim s;
+            sim_config c = launch_bound(seed);
+            c.kernels = 40, c.length = 40, c.gap[0] = 40, c.gap[1] = 120, c.period = 100;
+            c.slower = 0.3, c.recovers = recovers ? 8 : 0;
+            sim_run(&s, &c);
+            pp_sampling_result *r = solved(&s);
+            const sim_score scores[] = {sim_compare(&s, r, 50, 1e9), sim_compare(&s, r, 10, 50)};
+            double worst;
+            z2[2] += pow(clock_z(&s, r, &worst), 2) / LATE_RUNS;
+            most = fmax(most, worst);
+            for (int i = 0; i < 2; i++) {
+                error[i] += scores[i].error / LATE_RUNS;
+                z2[i] += scores[i].z * scores[i].z / LATE_RUNS;
+            }
+            pp_sampling_result_free(r);
+            sim_free(&s);
+        }
         print_message("%s: %.2f and %.2f points, z %.2f and %.2f; the clock: z %.2f, %.3f GHz\n",
-                      recovers ? "late" : "at once", wide.error, narrow.error, wide.z, narrow.z, z,
-                      worst);
-        assert_true(wide.error < 0.3 && narrow.error < 0.5 && wide.z < 1.25 && narrow.z < 1.25);
-        assert_true(z < 1.5 && worst < 0.1); /* else the clock: z 15, 0.26 GHz */
-        pp_sampling_result_free(r);
-        sim_free(&s);
+                      recovers ? "late" : "at once", error[0], error[1], sqrt(z2[0]), sqrt(z2[1]),
+                      sqrt(z2[2]), most);
+        assert_true(error[0] < 0.3 && error[1] < 0.5 && z2[0] < 1.5 && z2[1] < 1.5);
+        assert_true(z2[2] < 4 && most < 0.1);
     }
 }
 
@@ -789,7 +795,7 @@ static sim_score score_layers(unsigned without, int cleared, double fill)
     for (uint64_t seed = 50; seed < 54; seed++) {
         sim s;
         sim_config c = many_layers(seed);
-        c.cleared = cleared, c.fill = fill, c.untold = true;
+        c.cleared = cleared, c.clearing = 16, c.fill = fill, c.untold = true;
         sim_run(&s, &c);
         pp_sampling_result *r = NULL;
         pp_error err = {0};

@@ -123,12 +123,19 @@ static void alike_at_25(sim_config *c)
 static void cleared(sim_config *c)
 {
     alike(c);
-    c->alike = 24, c->pause = 1000, c->cleared = 4, c->fill = 6, c->untold = true;
+    c->alike = 24, c->pause = 1000, c->cleared = 4, c->clearing = 16, c->fill = 6, c->untold = true;
 }
 static void cleared_one(sim_config *c)
 {
     cleared(c);
     c->cleared = 1;
+}
+/* The host is late, and what an operation in place leaves is copied right before it. */
+static void copied(sim_config *c)
+{
+    alike(c);
+    c->length = 30, c->capture = 1.2, c->gap[0] = 20, c->gap[1] = 100;
+    c->alike = 24, c->cleared = 3, c->clearing = 120, c->fill = 5, c->untold = true;
 }
 /* The same gaps, and nothing runs in them. */
 static void not_cleared(sim_config *c)
@@ -171,6 +178,8 @@ static const condition conditions[] = {
     {"fills that nobody tells in four gaps of a layer, one capture", 1, cleared},
     {"fills that nobody tells in four gaps of a layer, three captures", 3, cleared},
     {"fills that nobody tells in one gap of a layer, one capture", 1, cleared_one},
+    {"copies that nobody tells at the ends of long gaps, one capture", 1, copied},
+    {"copies that nobody tells at the ends of long gaps, three captures", 3, copied},
     {"four gaps of a layer without fills, one capture", 1, not_cleared},
 };
 

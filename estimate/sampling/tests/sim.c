@@ -106,7 +106,7 @@ static void repeat_kernel(model *m, const sim_config *c, int i)
 
 static bool is_cleared(const sim_config *c, int i)
 {
-    return c->cleared && i % c->alike >= c->alike - c->cleared;
+    return c->cleared > 0 && c->alike > 0 && i % c->alike >= c->alike - c->cleared;
 }
 
 /* Layers forward one after the other, backward the other way round, then the optimizer. */
@@ -126,7 +126,7 @@ static void draw_model(model *m, const sim_config *c)
         if (c->alike)
             repeat_kernel(m, c, i);
         if (is_cleared(c, i))
-            k->gap = 16;
+            k->gap = c->clearing;
         m->order[i] = m->names[i] = i;
         if (i < layers * 2) {
             k->layer = 1 + (uint32_t)i / 2;

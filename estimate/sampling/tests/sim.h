@@ -45,11 +45,12 @@ typedef struct sim_config {
     int fills;      /* every so many kernels a fill comes 2 us behind one; 0: none does */
     double fill;    /* us: how long it is */
     bool untold;    /* nobody tells of fills */
-    int cleared;   /* of a network's layer, so many kernels in a row have 16 us before them at whose
-                      end a fill runs */
-    double pause;  /* us behind a step in which nothing runs */
-    int engine;    /* every so many kernels a copy engine works, from that one's middle on */
-    int alike;     /* the network has so many kernels, which come again and again; 0: none does */
+    int cleared; /* of a network's layer, so many kernels in a row have a gap before them at whose
+                    end a fill runs */
+    double clearing; /* us: that gap */
+    double pause;    /* us behind a step in which nothing runs */
+    int engine;      /* every so many kernels a copy engine works, from that one's middle on */
+    int alike;       /* the network has so many kernels, which come again and again; 0: none does */
     double unlike; /* what kernels that are alike differ by, share of the range; 1: all there is */
     double slower; /* by up to this share a kernel slows the SMs' clock down */
     double recovers; /* us behind a kernel in which it is still as slow, as long as none runs */
