@@ -57,7 +57,7 @@ static double area(double t, working where)
     for (int i = 0; i < KERNELS; i++) {
         const double in = t - (double)begin_of(i), length = (double)length_of(i);
         sum += level_of(i) * fmin(fmax(in, 0), length);
-        const double begun = where == ITS_LAST_THIRD ? length + GAP / 3 * 2 : length;
+        const double begun = where == ITS_LAST_THIRD ? length + GAP * 2 / 3.0 : length;
         if (where != NOWHERE && i == WORKED)
             sum += work * fmin(fmax(in - begun, 0), length + GAP - begun);
     }
