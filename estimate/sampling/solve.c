@@ -662,7 +662,8 @@ static int solve_metrics(solving *s, pp_error *err)
     size_t known[PP_SAMPLING_METRICS];
     for (int m = 0; m < PP_SAMPLING_METRICS; m++)
         known[m] = SIZE_MAX;
-    for (bool all = false; !all;) {
+    bool all = false;
+    for (int round = 0; round < GAP_ROUNDS && !all; round++) {
         all = true;
         for (int m = 0; m < PP_SAMPLING_METRICS; m++) {
             if (m == PP_SAMPLING_CLOCK || known[m] == pp_prior_worked(s->prior))
