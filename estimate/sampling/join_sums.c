@@ -38,6 +38,10 @@ enum {
 #define LONG_GAP 10000
 #define LAST 15000
 
+/* Without that part nothing is lost; without its own column a copy's neighbours are: room is left
+ * for these. */
+#define LAST_COLUMNS_MAX (PP_SAMPLING_MAX_COLUMNS / 4 * 3)
+
 enum { COPIES = PP_SAMPLING_COPY_PARTS * (PP_SAMPLING_COPY_ACROSS + 1) };
 
 /* A kernel of a layer, and the gap behind it: parts + 1 columns from `first` on. */
@@ -406,8 +410,7 @@ static int add_rest(summing *s, place *p, int64_t start, int64_t end, uint32_t g
                     int64_t begun, pp_error *err)
 {
     uint32_t last = gap;
-    const bool room =
-        p && (p->in_gap[PP_SAMPLING_LAST] != 0 || s->sums->n < PP_SAMPLING_MAX_COLUMNS);
+    const bool room = p && (p->in_gap[PP_SAMPLING_LAST] != 0 || s->sums->n < LAST_COLUMNS_MAX);
     if (room && end - start >= LONG_GAP && gap_column(s, p, PP_SAMPLING_LAST, &last, err) < 0)
         return -1;
     const int64_t half = (end - start) / 2;

@@ -187,7 +187,7 @@ static int compare_between(const void *a, const void *b)
 
 static bool is_long_gap(const pp_sampling_column *c)
 {
-    return pp_alike_is_gap(c) && c->time >= PP_SHORT_GAP_NS * (double)c->count;
+    return pp_alike_is_gap(c) && c->count > 0 && c->time >= PP_SHORT_GAP_NS * (double)c->count;
 }
 
 /* Columns are in order of their places in a step: a gap's kernels are those of the columns around
