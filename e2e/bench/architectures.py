@@ -65,7 +65,7 @@ def _mixtral(device, small, batch):
 
 
 class FromTo(nn.Module):
-    """Of an encoder and a decoder: what it answers to an input and the labels, by positions."""
+    """A model of transformers by its own loss, of an input and the labels, by positions."""
 
     def __init__(self, model, name):
         super().__init__()

@@ -3,7 +3,7 @@ when all else is done. Each is of its own library, as its users write it."""
 import torch
 from torch import nn
 
-from architectures import Logits, classifier
+from architectures import FromTo, Logits, classifier
 from libraries import autocast, texts
 from training import BATCHES, Training
 
@@ -47,17 +47,6 @@ def _demucs(device, small, batch):
 
 # ---- transformers ----
 
-class Masked(nn.Module):
-    """A language model that fills in words that were taken away, by its own loss."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens, labels):
-        return self.model(input_ids=tokens, labels=labels).loss
-
-
 def _own_loss(output, _):
     return output
 
@@ -69,7 +58,7 @@ def _modernbert(device, small, batch):
         {"hidden_size": 768, "intermediate_size": 1152, "num_hidden_layers": 14, "num_attention_heads": 12}
     config = ModernBertConfig(**sizes, vocab_size=words, pad_token_id=0, bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2,
                               attn_implementation="sdpa", reference_compile=False)
-    model = Masked(ModernBertForMaskedLM(config)).to(device)
+    model = FromTo(ModernBertForMaskedLM(config), "input_ids").to(device)
     batches = []
     for _ in range(BATCHES):
         tokens = torch.randint(3, words, (batch, length), device=device)

@@ -40,6 +40,7 @@ THIRD_SET = ("torch-lstm", "torchvision-densenet", "torchvision-maxvit", "timm-n
              "hf-gemma", "pyg-gps")
 FOURTH_SET = ("timm-hrnet", "torchvision-raft", "torchaudio-demucs", "hf-modernbert", "hf-qwen", "hf-patchtst", "hf-dino", "hf-mamba",
               "pyg-gat")
+ELSEWHERE = {"libraries": LIBRARIES, "architectures": ARCHITECTURES, "third_set": THIRD_SET, "fourth_set": FOURTH_SET}
 
 
 def arguments(doc, models=None, **more):

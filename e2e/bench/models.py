@@ -1,5 +1,6 @@
 """The trainings that are measured: plain PyTorch, as people write it, with no word of the probe."""
 import functools
+import importlib
 import time
 
 import torch
@@ -499,22 +500,12 @@ def parents(training):
 
 
 def build(name, device, small=False, batch=None, deterministic=False, backend="inductor"):
-    """A Training by its name in MODELS, VARIANTS, libraries.py, architectures.py, third_set.py or
-    fourth_set.py. For ddp the process group is there already."""
+    """A Training by its name in MODELS, VARIANTS or lab.ELSEWHERE. For ddp the process group is there already."""
     base, variant = VARIANTS.get(name, (name, None))
     settle_all(deterministic)
-    if name in lab.LIBRARIES:
-        import libraries  # of which a machine has some
-        return libraries.TRAININGS[name](device, small, batch)
-    if name in lab.ARCHITECTURES:
-        import architectures
-        return architectures.TRAININGS[name](device, small, batch)
-    if name in lab.THIRD_SET:
-        import third_set
-        return third_set.TRAININGS[name](device, small, batch)
-    if name in lab.FOURTH_SET:
-        import fourth_set
-        return fourth_set.TRAININGS[name](device, small, batch)
+    for module, names in lab.ELSEWHERE.items():
+        if name in names:
+            return importlib.import_module(module).TRAININGS[name](device, small, batch)  # a machine has some of the libraries
     wraps = {"compile": lambda model: torch.compile(model, backend=backend),
              "reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
              "ddp": lambda model: nn.parallel.DistributedDataParallel(model), "fsdp2": sharded}

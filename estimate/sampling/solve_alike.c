@@ -11,6 +11,7 @@
 #define LENGTHS 1.15
 /* The same of gaps: what a fill takes of one is less the longer it is. */
 #define GAP_LENGTHS 1.5
+#define SHORT_GAP_NS 3500.0
 
 enum {
     TOLD = 50, /* kernels that so many samples' worth fell on are told by these */
@@ -185,9 +186,9 @@ static int compare_between(const void *a, const void *b)
     return x->column < y->column ? -1 : x->column > y->column;
 }
 
-static bool is_long_gap(const pp_sampling_column *c)
+bool pp_alike_is_long_gap(const pp_sampling_column *c)
 {
-    return pp_alike_is_gap(c) && c->count > 0 && c->time >= PP_SHORT_GAP_NS * (double)c->count;
+    return pp_alike_is_gap(c) && c->count > 0 && c->time >= SHORT_GAP_NS * (double)c->count;
 }
 
 /* Columns are in order of their places in a step: a gap's kernels are those of the columns around
@@ -200,9 +201,9 @@ static size_t list_gaps(const pp_sampling_whole *w, between *ret)
         const pp_sampling_column *c = &w->columns[i];
         if (!c->key.gap)
             before = c->like;
-        else if (is_long_gap(c) && before)
+        else if (pp_alike_is_long_gap(c) && before)
             ret[n++] = (between){.before = before,
-                                 .length = c->time / fmax((double)c->count, 1),
+                                 .length = c->time / (double)c->count,
                                  .column = i,
                                  .part = c->key.part};
     }

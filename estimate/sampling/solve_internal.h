@@ -97,8 +97,6 @@ void pp_clock_slow_down(pp_sampling_whole *whole, const double *share, double id
 
 enum { PP_ALIKE_PARTS_MAX = 16 }; /**< longer kernels are told by their own samples */
 
-#define PP_SHORT_GAP_NS 3500.0 /**< a gap is long from there on */
-
 /** What kernels that are alike have in common has parts as they have: values behind the columns. */
 typedef struct pp_alike_group {
     uint16_t parts[PP_ALIKE_PARTS_MAX]; /**< by their keys, in order of time */
@@ -141,6 +139,8 @@ bool pp_alike_touch(const pp_sampling_key *a, const pp_sampling_key *b);
 
 /** Whether a column is the time behind a kernel in which nothing ran. */
 bool pp_alike_is_gap(const pp_sampling_column *column);
+/** Such a time of more than 3.5 us on average. */
+bool pp_alike_is_long_gap(const pp_sampling_column *column);
 
 /* ---- the prior ---- */
 

@@ -96,7 +96,7 @@ static int add_gap(pp_sampling_prior *p, const pp_sampling_column *c, uint32_t c
 {
     const uint32_t row = alike->gap_row[column];
     const factor factors[] = {{column, 1}, {row, -1}};
-    const saying kind = c->time < PP_SHORT_GAP_NS * (double)c->count ? OF_SHORT_GAP : LONG_GAP;
+    const saying kind = pp_alike_is_long_gap(c) ? LONG_GAP : OF_SHORT_GAP;
     return add_term(p, kind, PP_PRIOR_FIXED, factors, row ? 2 : 1, err);
 }
 

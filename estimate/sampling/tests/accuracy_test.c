@@ -425,7 +425,7 @@ static void test_a_clock_that_recovers_late(void **state)
                       recovers ? "late" : "at once", error[0], error[1], sqrt(z2[0]), sqrt(z2[1]),
                       sqrt(z2[2]), most);
         assert_true(error[0] < 0.3 && error[1] < 0.5 && z2[0] < 1.5 && z2[1] < 1.5);
-        assert_true(z2[2] < 4 && most < 0.1);
+        assert_true(z2[2] < 1.5 * 1.5 && most < 0.1); /* else the clock: z 15, 0.26 GHz */
     }
 }
 
@@ -832,7 +832,7 @@ static void test_fills_that_nobody_tells_come_in_each_layer(void **state)
     print_message("%.2f points, z %.2f; where gaps are held for empty %.2f, %.2f\n", found.error,
                   found.z, held.error, held.z);
     assert_true(found.error < 0.6 * held.error);
-    assert_true(found.z < 1.7 && held.z > 3);
+    assert_true(found.z > 0.7 && found.z < 1.2 && held.z > 3);
 }
 
 static void test_nothing_to_solve(void **state)

@@ -130,18 +130,18 @@ static void cleared_one(sim_config *c)
     cleared(c);
     c->cleared = 1;
 }
+/* The same gaps, and nothing runs in them. */
+static void not_cleared(sim_config *c)
+{
+    cleared(c);
+    c->fill = 0.01;
+}
 /* The host is late, and what an operation in place leaves is copied right before it. */
 static void copied(sim_config *c)
 {
     alike(c);
     c->length = 30, c->capture = 1.2, c->gap[0] = 20, c->gap[1] = 100;
     c->alike = 24, c->cleared = 3, c->clearing = 120, c->fill = 5, c->untold = true;
-}
-/* The same gaps, and nothing runs in them. */
-static void not_cleared(sim_config *c)
-{
-    cleared(c);
-    c->fill = 0.01;
 }
 
 static const condition conditions[] = {
